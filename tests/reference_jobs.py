@@ -88,6 +88,7 @@ def jobs(space: Path) -> dict[str, dict[str, Any]]:
         "fedgems": _types("fedgems", server_epochs=2),
         "feddf": _types("feddf", steps=6, patience=4),
         "fedet": _types("fedet", steps=4, representation=8),
+        "fedproto": {**_types("fedproto", representation=8), "cohort_size": 2},
         "hermes": _pruned("hermes", threshold=0.2, step=0.5, ranges=_THREE_RANGES),
         "lotteryfl": _pruned("lotteryfl"),
         "tailorfl": _pruned("tailorfl", ranges=_THREE_RANGES),

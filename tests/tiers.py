@@ -13,6 +13,7 @@ SECOND_TIER = (
     "evals",
     "faults",
     "methods/distillation/test_jobs.py",
+    "methods/exchange/test_jobs.py",
     "methods/fedoras/test_aggregator.py::test_a_job_resumes_to_the_same_result_with_any_number_of_executors",
     "methods/fedoras/test_driver.py",
     "methods/fedoras/test_whole_jobs.py",

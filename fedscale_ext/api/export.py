@@ -1,8 +1,9 @@
 """A trained model as an ONNX file, which phones and boards run, checked against the job that trained it.
 
 The file's input ``samples`` are float32 [batch, C, H, W] as the data have them: pixels from 0 to 255, or values. Their
-normalisation is part of the network. The output ``logits`` is float32 [batch, classes], of the deepest exit where there
-are several. The file's metadata have the ``labels`` as JSON, the ``job``, the ``model`` and the ``method``.
+normalisation is part of the network. The output ``logits`` is float32 [batch, classes]. A network with several exits
+answers as in the job's tests: with its deepest exit, or with all of them together. The file's metadata have the
+``labels`` as JSON, the ``job``, the ``model`` and the ``method``.
 """
 
 import importlib
@@ -20,14 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext import models
-from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.types import is_personal, members
-from fedscale_ext.data.held_back import HeldBack
+from fedscale_ext.data.job_data import open_recorded_data
 from fedscale_ext.data.layout import names_in, read_description
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.registry import known, normalisation
-from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.report.loading import LoadedJob
@@ -63,7 +62,7 @@ class Exported:
 
 
 class _WithNormalisation(nn.Module):
-    """Samples as the data have them -> logits of the deepest exit."""
+    """Samples as the data have them -> logits, as the job's tests compute them."""
 
     mean: Tensor
     std: Tensor
@@ -78,7 +77,7 @@ class _WithNormalisation(nn.Module):
 
     def forward(self, samples: Tensor) -> Tensor:
         logits: Tensor = self.network((samples - self.mean) / self.std)
-        return logits[:, -1] if logits.dim() == 3 else logits
+        return logits
 
 
 def export(job: LoadedJob, out: Path, model: str | None = None, client: str | None = None) -> Exported:
@@ -97,37 +96,67 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
     """
     runtime = _packages()
     key = _chosen(job, model, client)
-    spec, state = load_model(job.folder / "models" / f"{quote(key, safe=' ')}.safetensors")
-    network = models.build(spec)
-    network.load_state_dict(state)
-    config = job.header["config"]
-    data_set = str(config["data_set"])
-    entry = known(data_set)
-    whole = _WithNormalisation(network, data_set, spec["input_shape"][0], not (entry and entry.values)).eval()
-    labels = _labels(config, spec["num_classes"])
+    network, shape, classes = _network(job, key)
+    labels = _labels(job.header["config"], classes)
     about = {"labels": json.dumps(labels), "job": job.name, "model": key, "method": str(job.header["method"])}
-    content = _onnx(whole, spec["input_shape"], about)
-    data = _data(job)
-    served = [] if data is None else _served(job, key)
-    rows = (
-        np.concatenate([data.test_rows(each) for each in served]) if data is not None and served else np.zeros(0, int)
-    )
-    real = bool(len(rows))
-    inputs = (
-        np.asarray(data.x[rows], dtype=np.float32)  # type: ignore[union-attr]
-        if real
-        else np.random.default_rng(0).uniform(0, 255, (_BATCH, *spec["input_shape"])).astype(np.float32)
-    )
-    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    answers = np.concatenate([session.run(None, {"samples": part})[0] for part in _parts(inputs)])
-    with torch.no_grad():
-        expected = np.concatenate([whole(torch.from_numpy(part)).numpy() for part in _parts(inputs)])
-    difference = float(np.abs(answers - expected).max() / max(float(np.abs(expected).max()), 1e-12))
+    content = _onnx(network, shape, about)
+    served = _served(job, key)
+    tests = _test_samples(job, served)
+    samples = _noise(shape) if tests is None else tests[0]
+    answers = _answers_of_file(runtime, content, samples)
+    difference = _difference(answers, _answers_of_network(network, samples))
     if not difference <= TOLERANCE:
         raise UserError(f"the exported network computes something else than {key}: logits differ by {difference:.1e}")
     write_atomic(out, content)
-    right = float((answers.argmax(1) == data.y[rows]).mean()) if real and data is not None else None
-    return Exported(out, key, len(inputs), real, difference, right, _reached(job, served) if real else None)
+    if tests is None:
+        return Exported(out, key, len(samples), False, difference, None, None)
+    right = float((answers.argmax(1) == tests[1]).mean())
+    return Exported(out, key, len(samples), True, difference, right, _reached(job, served))
+
+
+def _network(job: LoadedJob, key: str) -> tuple[nn.Module, tuple[int, int, int], int]:
+    """Return a model with the normalisation of the job's data, in evaluation; the shape of a sample; the classes."""
+    spec, state = load_model(job.folder / "models" / f"{quote(key, safe=' ')}.safetensors")
+    network = models.build(spec)
+    network.load_state_dict(state)
+    data_set = str(job.header["config"]["data_set"])
+    entry = known(data_set)
+    pixels = not (entry and entry.values)
+    whole = _WithNormalisation(network, data_set, spec["input_shape"][0], pixels).eval()
+    return whole, spec["input_shape"], spec["num_classes"]
+
+
+def _test_samples(job: LoadedJob, clients: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the clients' test samples, float32 [n, C, H, W], and their labels, int64 [n].
+
+    None where there are none, or where the data are not there any more or are others.
+    """
+    try:
+        data = open_recorded_data(job.header["config"])
+    except (UserError, KeyError):
+        return None
+    if data.digest != job.digest or not clients:
+        return None
+    rows = np.concatenate([data.test_rows(client) for client in clients])
+    return (np.asarray(data.x[rows], dtype=np.float32), data.y[rows]) if len(rows) else None
+
+
+def _noise(shape: Sequence[int]) -> np.ndarray:
+    return np.random.default_rng(0).uniform(0, 255, (_BATCH, *shape)).astype(np.float32)
+
+
+def _answers_of_file(runtime: Any, content: bytes, samples: np.ndarray) -> np.ndarray:
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return np.concatenate([session.run(None, {"samples": part})[0] for part in _parts(samples)])
+
+
+def _answers_of_network(network: nn.Module, samples: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return np.concatenate([network(torch.from_numpy(part)).numpy() for part in _parts(samples)])
+
+
+def _difference(answers: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(answers - expected).max() / max(float(np.abs(expected).max()), 1e-12))
 
 
 def _packages() -> Any:
@@ -193,26 +222,6 @@ def _onnx(network: nn.Module, shape: Sequence[int], about: dict[str, str]) -> by
         proto.metadata_props.add(key=name, value=text)
     content: bytes = proto.SerializeToString()
     return content
-
-
-def _data(job: LoadedJob) -> DataSet | None:
-    """The data that the job was tested on; None where they are not there, or are others now."""
-    config = job.header["config"]
-    held_back = HeldBack(config["public_samples"], config["public_classes"], config["public_alpha"])
-    shape = config.get("sample_shape")
-    try:
-        data = open_data_set(
-            config["data_dir"],
-            config["data_set"],
-            data_map_file=config.get("data_map_file"),
-            test_split=config["test_split"],
-            seed=config["data_seed"],
-            input_shape=None if shape is None else tuple(shape),
-            held_back=held_back if set_aside(config) else None,
-        )
-    except (UserError, KeyError):
-        return None
-    return data if data.digest == job.digest else None
 
 
 def _served(job: LoadedJob, key: str) -> list[int]:

@@ -112,7 +112,7 @@ def import_(
     spread = partition.build()
     kind = format_ or _format(source)
     entry = registry.known(data_set)
-    data_set = entry.name if entry else data_set
+    data_set = registry.canonical(data_set)
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     name = output.name

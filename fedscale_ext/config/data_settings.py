@@ -1,5 +1,6 @@
 """Settings that decide a job's clients and samples."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fedscale_ext.config.job_config import JobConfig, set_aside
@@ -10,14 +11,26 @@ def data_settings(config: JobConfig) -> dict[str, Any]:
 
     ``held_back`` are the number, classes and alpha of public samples; None where the clients keep all of theirs.
     """
-    args, job = config.fedscale, config.job
-    held_back = (job.public_samples, job.public_classes, job.public_alpha)
+    return recorded_data_settings(config.echo())
+
+
+def recorded_data_settings(echo: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of a job by the ``config`` of its header.json, or by :meth:`JobConfig.echo`.
+
+    Where an earlier release recorded no ``data_seed``, the job's ``seed`` decided what that does.
+
+    Raises:
+        KeyError: If ``echo`` is not that of a job.
+
+    """
+    shape = echo.get("sample_shape")
+    held_back = (echo["public_samples"], echo["public_classes"], echo["public_alpha"]) if set_aside(echo) else None
     return {
-        "data_dir": args.data_dir,
-        "data_set": args.data_set,
-        "data_map_file": args.data_map_file,
-        "test_split": job.test_split,
-        "seed": job.data_seed,
-        "input_shape": job.sample_shape,
-        "held_back": held_back if set_aside(config.echo()) else None,
+        "data_dir": echo["data_dir"],
+        "data_set": echo["data_set"],
+        "data_map_file": echo.get("data_map_file"),
+        "test_split": echo["test_split"],
+        "seed": echo["data_seed"] if "data_seed" in echo else echo["seed"],
+        "input_shape": None if shape is None else tuple(shape),
+        "held_back": held_back,
     }

@@ -38,6 +38,7 @@ _BUILT_IN = {
     "fedgems": "fedscale_ext.methods.distillation.fedgems:FedGEMSAggregator",
     "fedet": "fedscale_ext.methods.distillation.fedet:FedETAggregator",
     "spider": "fedscale_ext.methods.search.spider:SpiderAggregator",
+    "fedproto": "fedscale_ext.methods.exchange.fedproto:FedProtoAggregator",
     "zerofl": "fedscale_ext.methods.pruning.zerofl:ZeroFLAggregator",
 }
 

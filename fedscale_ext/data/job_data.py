@@ -1,10 +1,11 @@
 """A job's data set, as executors and aggregator open it alike, the server's public data, and clients' main classes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fedscale_ext.config.data_settings import data_settings
+from fedscale_ext.config.data_settings import data_settings, recorded_data_settings
 from fedscale_ext.config.job_config import JobConfig, set_aside
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
@@ -23,9 +24,26 @@ def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSe
     return open_data_set(**data_arguments(config), progress=progress)
 
 
+def open_recorded_data(echo: Mapping[str, Any]) -> DataSet:
+    """Open the clients' data set of a finished job, as the job did.
+
+    Args:
+        echo: The ``config`` of the job's header.json.
+
+    Raises:
+        UserError: If the data are not there any more, or cannot be read.
+        KeyError: If ``echo`` is not that of a job.
+
+    """
+    return open_data_set(**_arguments(recorded_data_settings(echo)))
+
+
 def data_arguments(config: JobConfig) -> dict[str, Any]:
     """Return all arguments of ``open_data_set`` for the clients' data set: equal ones give the same data set."""
-    settings = data_settings(config)
+    return _arguments(data_settings(config))
+
+
+def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "held_back": None if settings["held_back"] is None else HeldBack(*settings["held_back"])}
 
 

@@ -13,7 +13,7 @@ from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.shapes import check_shape
 from fedscale_ext.data.labels import absent_note
 from fedscale_ext.data.mapping import MAX_CLASSES, WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
-from fedscale_ext.data.registry import KNOWN, Shape, known
+from fedscale_ext.data.registry import KNOWN, Shape, canonical, known
 from fedscale_ext.util.reading import read_json
 
 MAPPING = "client_data_mapping"
@@ -64,7 +64,7 @@ def notes_in(content: dict[str, Any]) -> list[str]:
 def describe(folder: Path, data_set: str, input_shape: tuple[int, int, int] | None = None) -> Description:
     """Put together what is known of a data set: the caller's shape, then dataset.json, then the registry."""
     written, entry = read_description(folder), known(data_set)
-    data_set = entry.name if entry else data_set
+    data_set = canonical(data_set)
     shape = input_shape or written.get("shape") or (entry and entry.shape)
     classes = written.get("classes", entry.classes if entry else None)
     if not isinstance(shape, list | tuple):

@@ -165,6 +165,12 @@ def known(name: str) -> KnownDataSet | None:
     return next((entry for entry in KNOWN if entry.name == spelt), None)
 
 
+def canonical(name: str) -> str:
+    """Return the registry's spelling of a data set's name; the name itself where the data set is not known."""
+    entry = known(name)
+    return entry.name if entry else name
+
+
 def normalisation(name: str, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel for pixels in [0, 1] or for values.
 

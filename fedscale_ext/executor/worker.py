@@ -164,11 +164,13 @@ class Worker:
         """Each client of a unit with its personal version of the unit's model, done with before the next is asked for;
         with BatchNorm's statistics of its own training samples, where the unit asks for it."""
         (member,) = header["members"]
-        items = [WorkItem(client, member).to_json() for client in header["clients"]]
+        objective = header.get("objective", {})
+        items = [WorkItem(client, member, objective).to_json() for client in header["clients"]]
         for conf in self.client_configs(header, items):
             module = self.bench.module(member)
-            self.client_of(conf).load_personal_model(module, conf)
+            client = self.client_of(conf)
+            client.load_personal_model(module, conf)
             if header.get(bn_statistics.EVENT):
                 total = bn_statistics.client_sums(self, module, [conf.client_id])
                 module.load_state_dict(bn_statistics.with_statistics(module.state_dict(), total))
-            yield conf.client_id, module
+            yield conf.client_id, client.predictor(module, conf)

@@ -1,6 +1,7 @@
 """What methods share whose devices come in types, each with an architecture of its own: types, and who has which.
 
-These are Moss and the distillation systems that it is measured against. All of them learn from public data.
+These are Moss and the distillation systems that it is measured against, which learn from public data, and the methods
+of ``methods/exchange``, which do not.
 """
 
 import re
@@ -39,6 +40,7 @@ class DeviceTypesParams:
     ranges: tuple[str, ...] = ()
 
     method: ClassVar[str]
+    needs_public: ClassVar[bool] = True  # whether the server learns from public samples
 
     def __post_init__(self) -> None:
         check_ranges(self, self.method)
@@ -48,7 +50,9 @@ class DeviceTypesParams:
     def lacks(self, config: JobConfig) -> list[str]:
         """Keys that the job must set for such a method and does not, each with its meaning."""
         missing = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
-        return missing if config.job.public_samples else [*missing, "public_samples (how many the server learns from)"]
+        if config.job.public_samples or not self.needs_public:
+            return missing
+        return [*missing, "public_samples (how many the server learns from)"]
 
 
 class Dealt(Protocol):

@@ -17,10 +17,10 @@ from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models.families import (
     cnn,
+    custom_module,
     mobilenetv2,
     mobilenetv3,
     nasbench201,
-    own_module,
     resnet,
     torchvision_models,
     vit,
@@ -65,7 +65,7 @@ def _families() -> dict[str, Family]:
         "multi_exit": cast(Family, multi_exit),
         "supernet": cast(Family, supernet),
         "torchvision": cast(Family, torchvision_models),
-        "own_module": cast(Family, own_module),
+        "custom_module": cast(Family, custom_module),
     }
     from_entry_points = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
     return {**from_entry_points, **built_in}
@@ -82,8 +82,8 @@ def family(spec_or_name: ModelSpec | str) -> Family:
 
 def check_name(name: str) -> None:
     """Raise UserError for an unknown name of a model."""
-    if own_module.is_own(name):
-        own_module.parsed(name)
+    if custom_module.is_custom(name):
+        custom_module.parse_name(name)
     else:
         _makers(name)
 
@@ -105,7 +105,7 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
     """Return the spec of a named model.
 
     Args:
-        name: Name of the model, as in the configuration's ``model``, one's own ``package.module:Class`` included.
+        name: Name of the model, as in the configuration's ``model``, ``package.module:Class`` included.
         input_shape: Shape of a sample, (C, H, W).
         num_classes: Number of classes.
 
@@ -113,14 +113,14 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
         UserError: If the name is unknown, or a number is not positive.
 
     """
-    makers = {} if own_module.is_own(name) else _makers(name)
+    makers = {} if custom_module.is_custom(name) else _makers(name)
     if len(input_shape) != 3 or min(input_shape) < 1 or num_classes < 1:
         raise UserError(
             f"model {name!r} needs an input shape (C, H, W) and a number of classes, all positive; "
             f"got {tuple(input_shape)} and {num_classes}"
         )
     channels, height, width = input_shape
-    make = makers.get(name) or partial(own_module.make, name)
+    make = makers.get(name) or partial(custom_module.make, name)
     return make((channels, height, width), num_classes)
 
 

@@ -184,7 +184,7 @@ class Dispatcher:
 
     def tensors_to_test(self, key: str) -> list[ClientTensors]:
         """The tensors that clients get beside the model of a key of an evaluation."""
-        return [self.job.client_tensors_by_kind[ClientState.kind]] if is_personal(key) else []
+        return [each for each in self.job.client_tensors_by_kind.values() if each.tested] if is_personal(key) else []
 
     def tensors_for(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
         """The tensors that the clients of these items get beside models."""
@@ -203,7 +203,16 @@ class Dispatcher:
     ) -> dict[str, Any]:
         """The same for a test: whether BatchNorm statistics of clients' personal versions are re-estimated, too."""
         measured = bool(client_tensors) and self.job.static_statistics
-        return {**self.tensor_arguments(client_tensors, items), **({bn_statistics.EVENT: True} if measured else {})}
+        return {
+            **self.tensor_arguments(client_tensors, items),
+            **self.test_objective(client_tensors),
+            **({bn_statistics.EVENT: True} if measured else {}),
+        }
+
+    def test_objective(self, client_tensors: Sequence[ClientTensors]) -> dict[str, Any]:
+        """The method's objective in a test with these tensors, as an argument of ``make_unit``; empty without one."""
+        objective = dict(self._method.test_objective()) if client_tensors else {}
+        return {"objective": objective} if objective else {}
 
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
         """How many clients train side by side, by model key; measured for a model that is new here. On parts of a

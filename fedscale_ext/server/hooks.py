@@ -187,6 +187,10 @@ class MethodHooks(Coordinator):
         """Which model each client is served, and which global models are tested beside."""
         raise NotImplementedError
 
+    def test_objective(self) -> Mapping[str, Any]:
+        """What a client's ``conf.objective`` is where its personal model is tested; JSON, empty by default."""
+        return {}
+
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """What a checkpoint holds beside the pool: tensors and JSON."""
         return {}, {}

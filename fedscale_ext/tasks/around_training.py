@@ -113,9 +113,7 @@ class AroundTraining(Kind):
             except FloatingPointError:
                 missing.add(clients[row])
                 continue
-            figures[0, row] = _tested(
-                worker, module, clients[row], header["statistics"] and conf.client_state is not None
-            )
+            figures[0, row] = _tested(worker, module, conf, header["statistics"] and conf.client_state is not None)
         confs = worker.client_configs(unit, items)
         row = 0
         for results, states in worker.trained(unit, confs):
@@ -129,7 +127,7 @@ class AroundTraining(Kind):
                     if conf.client_state is not None:
                         conf = replace(conf, client_state=result["client_state"])
                         worker.client_of(conf).load_personal_model(module, conf)
-                    figures[1, row] = _tested(worker, module, clients[row], header["statistics"])
+                    figures[1, row] = _tested(worker, module, conf, header["statistics"])
                 row += 1
         sections = {name: figures_section(each) for name, each in zip(SECTIONS, figures, strict=True)}
         return {"missing": sorted(missing)}, sections
@@ -141,12 +139,14 @@ class AroundTraining(Kind):
         check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1], SECTIONS)
 
 
-def _tested(worker: Worker, module: nn.Module, client: int, measured: bool) -> np.ndarray:
+def _tested(worker: Worker, module: nn.Module, conf: ClientConfig, measured: bool) -> np.ndarray:
     """float64 [3] of a client's test samples; with BatchNorm statistics of its training samples where ``measured``."""
+    client = conf.client_id
     if measured:
         total = client_sums(worker, module, [client])
         module.load_state_dict(with_statistics(module.state_dict(), total))
-    figures: np.ndarray = test_clients([module], worker.data, [client], worker.test_batch, worker.bench.device)[0]
+    network = worker.client_of(conf).predictor(module, conf)
+    figures: np.ndarray = test_clients([network], worker.data, [client], worker.test_batch, worker.bench.device)[0]
     return figures
 
 

@@ -44,6 +44,7 @@ class ClientTensors:
     """One kind of such tensors: base of SCAFFOLD's variates, and of what methods keep (hook ``client_tensors``)."""
 
     kind: ClassVar[str]
+    tested = False  # whether clients receive them for tests of their personal models, too
 
     def __init__(self, folder: Path, clients: int) -> None:
         self.files = ClientFiles(folder, clients)
@@ -130,6 +131,7 @@ class ClientState(ClientTensors):
     """
 
     kind: ClassVar[str] = "client_state"
+    tested = True
 
     def __init__(self, folder: Path, clients: int, templates: Mapping[str, State]) -> None:
         super().__init__(folder / self.kind, clients)
@@ -163,13 +165,20 @@ class SharedTensors(ClientTensors):
     """Tensors that all clients of a round receive alike, such as public samples. Clients return nothing.
 
     A message holds them once. A client finds them in ``conf.shared_tensors``. A method sets them before each round.
+
+    Args:
+        folder: the job's folder.
+        clients: number of clients.
+        tested: whether clients receive them for tests of their personal models, too.
+
     """
 
     kind: ClassVar[str] = "shared"
 
-    def __init__(self, folder: Path, clients: int) -> None:
+    def __init__(self, folder: Path, clients: int, *, tested: bool = False) -> None:
         super().__init__(folder / self.kind, clients)
         self._section = b""
+        self.tested = tested
 
     def set_tensors(self, tensors: State) -> None:
         """Set the tensors that clients receive from now on."""

@@ -132,6 +132,9 @@ class Dispatcher(Protocol):
     ) -> dict[str, Any]:
         """Return arguments of ``make_unit`` that make a test of personal versions carry these tensors."""
 
+    def test_objective(self, client_tensors: Sequence[ClientTensors]) -> dict[str, Any]:
+        """Return the argument of ``make_unit`` that is the method's objective in a test with these tensors."""
+
     def answers(self, units: Sequence[Unit], lenient: bool = False) -> Iterator[tuple[Any, Any] | Dropped]:
         """Yield the answers to units, in their order: (header, sections), or Dropped for an abandoned unit."""
 

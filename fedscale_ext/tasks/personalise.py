@@ -54,6 +54,7 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
                     EVENT,
                     names,
                     **dispatcher.tensor_arguments(client_tensors, unit),
+                    **dispatcher.test_objective(client_tensors),
                     members=names,
                     clients=[item.client for item in unit],
                     overrides=overrides,
@@ -111,17 +112,20 @@ class Personalise(Kind):
         missing: set[int] = set()
         data, bench, batch = worker.data, worker.bench, worker.test_batch
         for number, member in enumerate(header["members"]):
-            items = [WorkItem(client, member, overrides=header["overrides"]).to_json() for client in clients]
+            settings = header.get("objective", {}), header["overrides"]
+            items = [WorkItem(client, member, *settings).to_json() for client in clients]
             unit = {**header, "items": items, "round": EVENT}
+            confs = worker.client_configs(unit, items)
             index = 0
-            for results, states in worker.trained(unit, worker.client_configs(unit, items)):
+            for results, states in worker.trained(unit, confs):
                 for row, result in enumerate(results):
                     if isinstance(result, Exception):
                         missing.add(clients[index])
                     else:
                         module = bench.resident(member)
                         module.load_state_dict({name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
-                        tuned = outputs(module, data, data.test_rows(clients[index]), batch, bench.device)
+                        network = worker.client_of(confs[index]).predictor(module, confs[index])
+                        tuned = outputs(network, data, data.test_rows(clients[index]), batch, bench.device)
                         mean = logits[index]
                         logits[index] = tuned if mean is None else mean + (tuned - mean) / (number + 1)
                     index += 1

@@ -214,10 +214,13 @@ class CohortStep:
             flat = x.flatten(1, 2).contiguous(memory_format=torch.channels_last)  # [B, k * C, H, W]
             x = flat.unflatten(1, x.shape[1:3])
         with autocast(x.device, self._precision):
-            output = self._cohort.network(x).to(x.dtype)  # [k, B, classes] or [k, B, exits, classes]
+            output, features = self._outputs(x)
         if self._labels is not None:
             output = masked(output, self._present_classes(output))
-        losses = self._client.losses(output, y.t())  # [k, B]
+        if features is None:
+            losses = self._client.losses(output, y.t())  # [k, B]
+        else:
+            losses = self._client.feature_losses(output, features, y.t())
         weighted = losses * self._weight
         if self._samples is not None:  # where, not a product: a padded row may have any loss
             weighted = torch.where(self._samples, weighted, 0)
@@ -225,6 +228,15 @@ class CohortStep:
         self._optimizer.step(self._parameters, gradients, cohort=True)
         self._cohort.advance()
         return losses.detach()
+
+    def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return logits [k, B, classes] or [k, B, exits, classes], and features [k, B, F] if the client taps them."""
+        network = self._cohort.network
+        if self._client.tap is None:
+            return network(x).to(x.dtype), None
+        with network.tapped(self._client.tap) as last:
+            output = network(x)
+        return output.to(x.dtype), last.deepest(3).to(x.dtype)
 
     def _present_classes(self, output: Tensor) -> Tensor:
         """Return which classes each client has, bool in a shape that broadcasts to ``output``."""

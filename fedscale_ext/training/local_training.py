@@ -14,6 +14,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows, hold_out
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.dropout import drawing
+from fedscale_ext.models.final_layer import input_of
 from fedscale_ext.training.cohort import dropout_generator, train_together
 from fedscale_ext.training.fused_linear import FusedWeight, counted_calls, fused, split
 from fedscale_ext.training.label_mask import masked, present
@@ -38,6 +39,9 @@ class MultiModelClient(TorchClient):
     #: What :meth:`losses` depends on beside the class: a GPU records cohorts' steps once for each; None: never.
     loss_key: Hashable = ()
 
+    #: The linear layer whose inputs are features for :meth:`feature_losses`; None: :meth:`losses` needs no features.
+    tap: str | None = None
+
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each sample.
 
@@ -58,6 +62,30 @@ class MultiModelClient(TorchClient):
             )
         flat = functional.cross_entropy(output.flatten(0, -2), labels.flatten(), reduction="none")
         return flat.view(labels.shape)
+
+    def feature_losses(self, output: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of each sample of a client with a :attr:`tap`.
+
+        Args:
+            output: Logits, as in :meth:`losses`.
+            features: Inputs of the tapped layer, [..., features].
+            labels: Class numbers, int64 [...].
+
+        Returns:
+            The losses [...].
+
+        """
+        raise NotImplementedError
+
+    def predictor(self, model: nn.Module, conf: ClientConfig) -> nn.Module:
+        """Return the network whose logits are tested as those of the client's personal model.
+
+        Args:
+            model: The personal model.
+            conf: The client's settings; its objective is that of the hook ``test_objective``.
+
+        """
+        return model
 
     def output(self, model: Callable[[Tensor], Tensor], x: Tensor, data: ClientSamples, conf: ClientConfig) -> Tensor:
         """Run the model as the client's loss needs it.
@@ -143,7 +171,12 @@ class MultiModelClient(TorchClient):
         parameters: list[Tensor] = [parameter for _, parameter in named]
 
         def backward(x: Tensor, y: Tensor, unused: bool = False) -> tuple[Tensor, list[Tensor | None]]:
-            loss = self.losses(self.output(model, x, client_data, conf), y)
+            if self.tap is None:
+                loss = self.losses(self.output(model, x, client_data, conf), y)
+            else:
+                with input_of(model.get_submodule(self.tap)) as last:
+                    output = self.output(model, x, client_data, conf)
+                loss = self.feature_losses(output, last.deepest(2).to(x.dtype), y)
             return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=unused))
 
         generator = dropout_generator(conf)

@@ -8,12 +8,16 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 
 import fedscale_ext
+from fedscale_ext import models
 from fedscale_ext.api import export as exporting
 from fedscale_ext.api.export import export
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.types import personal_version
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State, personal_version
+from fedscale_ext.metrics.models import load_model
 from fedscale_ext.report.loading import LoadedJob, load_job
 
 KEYS = {"model": "cnn_small", "rounds": 1, "progress": False}
@@ -91,3 +95,38 @@ def test_packages_that_are_missing_are_named(job_file: Path, tmp_path: Path, mon
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
     with pytest.raises(UserError, match=r"pip install 'fedscale_ext\[export\]'"):
         export(trained(job_file), tmp_path / "m.onnx")
+
+
+@pytest.mark.second_tier
+@pytest.mark.parametrize(("method", "together"), [("hypemefed", False), ("depthfl", True)])
+def test_a_network_with_exits_answers_as_the_clients_were_tested(
+    job_file: Path, tmp_path: Path, method: str, together: bool
+) -> None:
+    job = trained(job_file, method=method, model="multi_exit_cnn3")
+    served = dict(zip(job.clients.names, job.evaluation.serve, strict=True))
+    name, key = next((name, key) for name, key in served.items() if key == str(job.summary["models"][0]["key"]))
+    done = export(job, tmp_path / "m.onnx", client=name)
+    assert done.real and done.model == key and done.right == pytest.approx(done.reached)
+    session = onnxruntime.InferenceSession(str(done.path))
+    (answered,) = session.get_outputs()
+    assert len(answered.shape) == 2 and answered.shape[1] == 62
+
+    pixels = np.random.default_rng(1).integers(0, 256, (5, 1, 28, 28)).astype(np.float32)
+    exits = logits_of_exits(load_model(job.folder / "models" / f"{key}.safetensors"), (pixels / 255 - 0.1307) / 0.3081)
+    assert len(exits) > 1
+    expected = torch.stack(exits).softmax(2).mean(0).log() if together else exits[-1]
+    assert np.allclose(session.run(None, {"samples": pixels})[0], expected, atol=1e-4)
+
+
+def logits_of_exits(model: tuple[ModelSpec, State], x: np.ndarray) -> list[torch.Tensor]:
+    """The logits of each exit, [n, classes], shallowest first."""
+    spec, state = model
+    module = models.build(spec.replace(predict="mean")).eval()
+    module.load_state_dict(state)
+    logits: list[torch.Tensor] = []
+    for name, part in module.named_children():
+        if name.startswith("exit"):
+            part.register_forward_hook(lambda _, __, output: logits.append(output))
+    with torch.no_grad():
+        module(torch.from_numpy(x))
+    return logits

@@ -25,8 +25,8 @@ def test_built_in_methods_are_found_without_the_packages_metadata(monkeypatch: p
     registered(monkeypatch)
     assert method_names() == [
         "depthfl", "dsfl", "fedadam", "fedavg", "feddf", "fedet", "fedgems", "fedmask", "fedmd", "fednas", "fedoras",
-        "fedprox", "fedrolex", "fedskel", "fedtrans", "fedyogi", "fjord", "fluid", "hermes", "heterofl", "hypemefed",
-        "local", "lotteryfl", "moss", "qfedavg", "scalefl", "spider", "splitmix", "tailorfl", "zerofl",
+        "fedproto", "fedprox", "fedrolex", "fedskel", "fedtrans", "fedyogi", "fjord", "fluid", "hermes", "heterofl",
+        "hypemefed", "local", "lotteryfl", "moss", "qfedavg", "scalefl", "spider", "splitmix", "tailorfl", "zerofl",
     ]  # fmt: skip
     assert method_class("fedtrans") is FedTransAggregator
 

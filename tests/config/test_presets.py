@@ -33,11 +33,12 @@ def test_each_registered_method_has_a_preset() -> None:
     assert {preset.method or name for name, preset in presets.method_presets().items()} == set(method_names())
 
 
+EXCHANGING = ("fedproto",)
 DISTILLING = ("moss", "fedmd", "feddf", "dsfl", "fedgems", "fedet")
 # methods for pictures, on text and on series that one row holds: `driver check` says so
 UNFIT = {
     (method, data)
-    for method in (*DISTILLING, "fedtrans")
+    for method in (*DISTILLING, *EXCHANGING, "fedtrans")
     for data in ("shakespeare", "shakespeare_small", "uci_har_small")
 }
 

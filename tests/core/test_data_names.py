@@ -11,7 +11,7 @@ from fedscale_ext.config.presets import compose
 from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.data.importing.importers import NpzOptions, import_npz
 from fedscale_ext.data.layout import describe
-from fedscale_ext.data.registry import KNOWN, known
+from fedscale_ext.data.registry import KNOWN, canonical, known
 from fedscale_ext.report.published import TABLE2
 
 FEDSCALES = {"Mnist": "mnist", "openImg": "openimage", "google_speech": "speech"}
@@ -21,6 +21,7 @@ FEDSCALES = {"Mnist": "mnist", "openImg": "openimage", "google_speech": "speech"
 def test_fedscales_spelling_means_our_data_set(theirs: str, ours: str) -> None:
     assert data_set_name(theirs) == ours and data_set_name(ours) == ours
     assert known(theirs) is known(ours) is known(ours.upper()) is not None
+    assert canonical(theirs) == canonical(ours.upper()) == ours
 
 
 def test_names_are_in_lower_case_and_no_alias() -> None:
@@ -29,7 +30,7 @@ def test_names_are_in_lower_case_and_no_alias() -> None:
 
 
 def test_a_name_of_ones_own_stays_as_it_is() -> None:
-    assert data_set_name("Animals") == "Animals" and known("Animals") is None
+    assert data_set_name("Animals") == canonical("Animals") == "Animals" and known("Animals") is None
 
 
 def test_a_configuration_holds_our_spelling() -> None:

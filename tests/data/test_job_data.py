@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from evals.paper.data import data_set
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.data.held_back import HeldBack
-from fedscale_ext.data.job_data import open_job_data
+from fedscale_ext.data.job_data import open_job_data, open_recorded_data
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.report.arms import arms_of
@@ -74,3 +77,18 @@ def test_a_job_without_public_data_says_nothing_of_them(job_file: Path) -> None:
     folder, said = run(job_file, "plain")
     assert not [message for message in said if "public" in message]
     assert "public_samples" not in json.loads((folder / "summary.json").read_text())["data"]
+
+
+@pytest.mark.parametrize("keys", [{}, {"public_samples": 12, "data_seed": 3}])
+def test_a_record_opens_what_the_job_opened(job_file: Path, keys: dict[str, Any]) -> None:
+    config = with_values(load_config(job_file), **keys)
+    echo = json.loads(json.dumps(config.echo(), default=str))
+    assert open_recorded_data(echo).digest == open_job_data(config).digest
+    (job_file.parent / "header.json").write_text(json.dumps({"config": echo}))
+    assert data_set(job_file.parent).digest == open_job_data(config).digest
+
+
+def test_the_seed_decides_where_no_data_seed_is_recorded(job_file: Path) -> None:
+    config = with_values(load_config(job_file), seed=1, data_seed=2, public_samples=12)
+    echo = {key: value for key, value in {**config.echo(), "seed": 2}.items() if key != "data_seed"}
+    assert open_recorded_data(echo).digest == open_job_data(config).digest != opened(job_file, public_samples=12).digest

@@ -1,6 +1,5 @@
 """What each of a job's models is worth agrees with the job's own test."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 import fedscale_ext
 from evals.fedtrans import each_model
-from evals.paper import data as data_of_jobs
 from evals.paper.data import data_set
 from evals.paper.jobs import client_accuracies
 from fedscale_ext.metrics.records import read_records
@@ -45,17 +43,6 @@ def test_the_oracle_takes_the_best_model_that_a_client_affords() -> None:
     np.testing.assert_allclose(rows["random, of those that fit"], [60, 20, 130 / 3, np.nan])
     np.testing.assert_allclose(rows["oracle, of those that fit"], [70, 20, 80, np.nan])
     assert list(each_model.assigned(worth, [10.0, 20.0, 40.0], serves, None)) == ["served"]
-
-
-def test_a_jobs_data_are_split_by_its_data_seed_and_before_there_was_one_by_its_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {"data_dir": "x", "data_set": "femnist", "data_map_file": None, "test_split": 0.2, "seed": 3}
-    monkeypatch.setattr(data_of_jobs, "open_data_set", lambda *_, seed, **__: seed)
-    for more, seed in (({"data_seed": 1}, 1), ({}, 3)):
-        content = {"config": {**settings, "sample_shape": None, **more}}
-        (tmp_path / "header.json").write_text(json.dumps(content))
-        assert data_set(tmp_path) == seed
 
 
 def test_what_is_no_finished_job_is_told_in_a_sentence(tmp_path: Path) -> None:

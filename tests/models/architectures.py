@@ -5,8 +5,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.families import custom_module as custom
 from fedscale_ext.models.families import mobilenetv2, mobilenetv3, resnet, vit
-from fedscale_ext.models.families import own_module as own
 from fedscale_ext.models.families.genotype import EDGES, OPERATIONS, arch_string
 from fedscale_ext.models.families.nasbench201 import Cell, make, widened
 from fedscale_ext.models.multi_exit import family as multi_exit
@@ -107,12 +107,12 @@ def multi_exit_spec(draw: Draw, dropout: float = 0.0) -> ModelSpec:
 
 
 @st.composite
-def own_module(draw: Draw) -> ModelSpec:
+def custom_module(draw: Draw) -> ModelSpec:
     """A network that is not ours, of operations in any order."""
     step = st.sampled_from(["conv", "depthwise", "several", "norm", "shortcut", "gate", "concatenate", "shuffle"])
     steps = ["conv", *draw(st.lists(step, min_size=1, max_size=4))]
     numbers = [draw(widths) for _ in steps]
-    return own.make(f"tests.models.channels.networks:Random(steps={steps}, widths={numbers})", SHAPE, CLASSES)
+    return custom.make(f"tests.models.channels.networks:Random(steps={steps}, widths={numbers})", SHAPE, CLASSES)
 
 
 CELLS = {"nasbench201": nasbench201(), "resnet": resnet_spec(), "mobilenetv3": mobilenetv3_spec(), "vit": vit_spec()}
@@ -120,6 +120,6 @@ FAMILIES = {
     "cnn": cnn(),
     "mobilenetv2": mobilenetv2_spec(),
     "multi_exit": multi_exit_spec(),
-    "own_module": own_module(),
+    "custom_module": custom_module(),
     **CELLS,
 }

@@ -132,7 +132,7 @@ def test_what_belongs_to_no_spec_is_refused(tmp_path: Path) -> None:
 
 def test_families_name_the_fields_of_their_specs() -> None:
     # a headed network is made of another one, by a method, and a network of one's own has any name
-    unnamed = {"headed": headed(named("cnn_small"), 8), "own_module": named("torchvision:alexnet")}
+    unnamed = {"headed": headed(named("cnn_small"), 8), "custom_module": named("torchvision:alexnet")}
     assert {each.family for each in map(named, FAMILIES)} == registry_of_models._families().keys() - unnamed.keys()
     for name, family in registry_of_models._families().items():
         specs = [unnamed[name]] if name in unnamed else [named(each) for each in family.NAMED]

@@ -29,7 +29,7 @@ def test_side_by_side_equals_one_by_one(family):
     def check(spec):
         network, module = stacked(models.build(spec).double(), SHAPE), models.build(spec).double()
         # cells without a way make zeros, and networks of one's own have operations of any kind: mapped
-        assert family in ("nasbench201", "own_module") or isinstance(network, Stacked)
+        assert family in ("nasbench201", "custom_module") or isinstance(network, Stacked)
         start, trainable = tensors(spec), models.parameter_names(spec)
         together = {name: tensor.clone().requires_grad_(name in trainable) for name, tensor in start.items()}
         x = torch.randn(BATCH, CLIENTS, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

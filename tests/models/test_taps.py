@@ -11,7 +11,7 @@ from fedscale_ext.models.taps import as_map, features, map_shapes
 from tests.models.architectures import CLASSES, FAMILIES, SHAPE
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"own_module"}))  # which knows no names of modules
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"custom_module"}))  # which knows no names of modules
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_every_family_declares_taps_that_change_nothing(family, data):

@@ -38,7 +38,7 @@ from fedscale_ext.data.importing.writer import LayoutWriter, SourceFacts, Writte
 from fedscale_ext.data.labels import number_classes
 from fedscale_ext.data.layout import describe
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.data.registry import KnownDataSet, Shape, known
+from fedscale_ext.data.registry import KnownDataSet, Shape, canonical, known
 
 _ANY, _NPZ, _TEXT, _SPEECH = ImportOptions(), NpzOptions(), TextOptions(), SpeechOptions()
 
@@ -75,7 +75,7 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
     if not data_set:
         raise UserError("the data set to import as has no name: see `fedscale dataset list`")
     entry = known(data_set)
-    data_set = entry.name if entry else data_set
+    data_set = canonical(data_set)
     options.check(entry)
     if options.shape is not None:
         source.sides = options.shape

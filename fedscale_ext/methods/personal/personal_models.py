@@ -68,13 +68,35 @@ class PersonalModelClient(MultiModelClient):
             else {**result, "client_state": copied(floating_tensors(model.state_dict()))}
         )
 
+    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State | None:
+        """Return the small tensors that the client sends of its trained ``model``, where the server asks for some.
+
+        Args:
+            model: The client's trained model.
+            data: The client's training samples.
+            conf: The client's settings.
+
+        Returns:
+            Tensors like the template of the method's ``ReturnedTensors``; None if :meth:`reported` has added them.
+
+        """
+        return None
+
     # ---- training ----
+
+    def _closed(
+        self, result: dict[str, Any], model: nn.Module, data: ClientSamples, conf: ClientConfig
+    ) -> dict[str, Any]:
+        """The result of a training with all that the client returns beside it."""
+        if self.reports(conf):
+            result = self.reported(result, model, conf)
+        tensors = self.sent(model, data, conf) if conf.returns_tensors else None
+        return result if tensors is None else {**result, "returned": tensors}
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train from the client's model; see :meth:`MultiModelClient.train`."""
         self.begin(model, conf)
-        result = super().train(client_data, model, conf)
-        return self.reported(result, model, conf) if self.reports(conf) else result
+        return self._closed(super().train(client_data, model, conf), model, client_data, conf)
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
@@ -91,10 +113,10 @@ class PersonalModelClient(MultiModelClient):
         reported: list[dict[str, Any] | Exception] = []
         for row, (one, conf) in enumerate(zip(results, confs, strict=True)):
             one = failed.get(row, one)
-            if not isinstance(one, Exception) and self.reports(conf):
+            if not isinstance(one, Exception) and (self.reports(conf) or conf.returns_tensors):
                 model = self._bench.module(conf.model_key)
                 enter(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
-                one = self.reported(one, model, conf)
+                one = self._closed(one, model, data[row], conf)
             reported.append(one)
         return reported
 

@@ -56,6 +56,18 @@ def _axis(dim: Dim | None, role: str) -> Axis | None:
     return Axis(dim.channels.name, role, dim.repeat)
 
 
+def _whole_where_longer(dims: Dims, node: Node) -> Dims:
+    """Fix channels along dimensions that have another length than these channels.
+
+    An operation has padded or repeated them. With fewer channels, what follows would read other ones in their place.
+    """
+    if not isinstance(node.meta.get("val"), torch.Tensor):  # parts, each of which is looked at when it is taken
+        return dims
+    longer = [dim is not None and dim.length != length for dim, length in zip(dims, shape(node), strict=True)]
+    fix(*(dim for dim, other in zip(dims, longer, strict=True) if other))
+    return tuple(None if other else dim for dim, other in zip(dims, longer, strict=True))
+
+
 class Graph:
     """The channels of a network.
 
@@ -122,7 +134,7 @@ class Graph:
         rule = rule_of(node)
         dims = rule(self, node) if rule else None
         if dims is not None:
-            return dims
+            return _whole_where_longer(dims, node)
         for value in node.all_input_nodes:
             fix(*self.dims(value))
         return (None,) * len(shape(node))

@@ -18,8 +18,8 @@ def narrow(module: nn.Module, layout: Layout, widths: Mapping[str, int]) -> None
     """
     for name, part in module.named_modules(remove_duplicate=False):
         prefix = f"{name}." if name else ""
-        for own in (part._parameters, part._buffers):
-            for tensor_name, tensor in own.items():
+        for tensors in (part._parameters, part._buffers):
+            for tensor_name, tensor in tensors.items():
                 axes = layout.get(prefix + tensor_name)
                 if tensor is None or axes is None:
                     continue
@@ -30,7 +30,9 @@ def narrow(module: nn.Module, layout: Layout, widths: Mapping[str, int]) -> None
                     for axis in axes
                 )
                 short = tensor.detach()[slices].clone()
-                own[tensor_name] = nn.Parameter(short, tensor.requires_grad) if own is part._parameters else short
+                tensors[tensor_name] = (
+                    nn.Parameter(short, tensor.requires_grad) if tensors is part._parameters else short
+                )
         _resize(part)
 
 

@@ -80,7 +80,8 @@ def _batch_norm(graph: "Graph", node: Node) -> Dims:
 
 
 def _prelu(graph: "Graph", node: Node) -> Dims:
-    return _normalised(graph, node, 1, node.args[1:2])
+    slope_per_channel = shape(node.args[1]) == shape(node)[1:2]  # else one slope for all
+    return _normalised(graph, node, 1, node.args[1:2] if slope_per_channel else ())
 
 
 def _layer_norm(graph: "Graph", node: Node) -> Dims | None:
@@ -124,6 +125,16 @@ def _pooled(graph: "Graph", node: Node) -> Dims:
     dims = graph.dims(node.args[0])
     fix(*dims[-2:])
     return (*dims[:-2], None, None)
+
+
+def _padded(graph: "Graph", node: Node) -> Dims:
+    """Padded dimensions have other entries, even where they are as long as before; maps are padded in the last two."""
+    dims = graph.dims(node.args[0])
+    pads: Any = node.args[1]  # two numbers for each dimension, from the last one on
+    from_last = {place for place in range(len(pads) // 2) if any(pads[2 * place : 2 * place + 2])}
+    padded = {len(dims) - 1 - place for place in from_last | {0, 1}}
+    fix(*(dim for place, dim in enumerate(dims) if place in padded))
+    return tuple(None if place in padded else dim for place, dim in enumerate(dims))
 
 
 def _reduced(graph: "Graph", node: Node) -> Dims:
@@ -206,7 +217,7 @@ def _transposed(graph: "Graph", node: Node) -> Dims:
 
 
 def _expanded(graph: "Graph", node: Node) -> Dims:
-    """Dimensions of length 1, and new ones in front, are repeated."""
+    """Dimensions of length 1, and new ones in front, are repeated. The graph fixes a channel that is repeated."""
     dims = graph.dims(node.args[0])
     return (*(None,) * (len(shape(node)) - len(dims)), *dims)
 
@@ -261,7 +272,8 @@ _BY_RULE: dict[Rule, str] = {
     _same: "dropout.default dropout_.default feature_dropout.default contiguous.default alias.default clone.default "
     "detach.default to.dtype hardswish.default hardswish_.default silu.default silu_.default",
     _pooled: "max_pool2d.default avg_pool2d.default adaptive_avg_pool2d.default adaptive_max_pool2d.default "
-    "pad.default upsample_nearest2d.vec upsample_bilinear2d.vec",
+    "upsample_nearest2d.vec upsample_bilinear2d.vec",
+    _padded: "pad.default",
     _reduced: "mean.dim sum.dim_IntList amax.default amin.default",
     _mixed: "softmax.int log_softmax.int slice.Tensor narrow.default",
     _selected: "select.int unbind.int",

@@ -50,6 +50,11 @@ class Dim:
     channels: Channels
     repeat: int = 1
 
+    @property
+    def length(self) -> int:
+        """Return the number of entries along the dimension."""
+        return self.channels.width * self.repeat
+
 
 Dims = tuple[Dim | None, ...]
 """The channels along each dimension of a tensor; None where there are none."""

@@ -57,7 +57,7 @@ def build(spec: ModelSpec) -> nn.Module:
     network: nn.Module = compat.torchvision_models().get_model(
         spec["name"], weights=None, num_classes=spec["num_classes"]
     )
-    _read_channels(network, spec["input_shape"][0])
+    read_channels(network, spec["input_shape"][0], _draw_as_torchvision)
     strided = [part for part in network.modules() if isinstance(part, nn.Conv2d | nn.MaxPool2d) and _stride(part) == 2]
     for part in strided[early:_EARLY]:
         part.stride = 1 if isinstance(part, nn.MaxPool2d) else (1, 1)
@@ -68,13 +68,24 @@ def _stride(part: nn.Conv2d | nn.MaxPool2d) -> int:
     return part.stride if isinstance(part.stride, int) else part.stride[0]
 
 
-def _read_channels(network: nn.Module, channels: int) -> None:
-    """Let the first convolution read so many channels; its weights are drawn anew if that changes it."""
-    first = next(part for part in network.modules() if isinstance(part, nn.Conv2d))
-    if first.in_channels != channels:
+def read_channels(network: nn.Module, channels: int, draw: Callable[[nn.Conv2d], object]) -> None:
+    """Let the first convolution of a network read so many channels.
+
+    Args:
+        network: The network, changed in place. One without a convolution stays as it is.
+        channels: Number of channels of a sample.
+        draw: Draws the convolution's weights anew if that changes them.
+
+    """
+    first = next((part for part in network.modules() if isinstance(part, nn.Conv2d)), None)
+    if first is not None and first.in_channels != channels:
         first.in_channels = channels
         first.weight = nn.Parameter(first.weight.new_empty(first.out_channels, channels, *first.kernel_size))
-        nn.init.kaiming_normal_(first.weight, mode="fan_out")
+        draw(first)
+
+
+def _draw_as_torchvision(convolution: nn.Conv2d) -> None:
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out")
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families import vit
+from fedscale_ext.models.final_layer import Input, input_of
 from fedscale_ext.models.multi_exit.modules import ExitStack
 from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
@@ -93,6 +94,14 @@ class Stacked(nn.Module):
         names = [layer.state_name for layer in self._layers if isinstance(layer, layers.Linear) and layer.biased]
         return [f"{name}.weight" if name else "weight" for name in names if names.count(name) == 1]
 
+    @contextmanager
+    def tapped(self, name: str) -> Iterator[Input]:
+        """Keep the last input [K, B, features] of the linear layer ``name`` while the block runs."""
+        linear = layers.Linear, stacked_tokens.Linear
+        (layer,) = (each for each in self._layers if isinstance(each, linear) and each.state_name == name)
+        with input_of(layer) as last:
+            yield last
+
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.graph(x.flatten(1, 2))  # [B, K * C, H, W]
 
@@ -103,6 +112,7 @@ class Mapped(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self._module = [module.train()]  # in a list, so that its tensors are not registered here
+        self._tap: tuple[nn.Module, Input] | None = None
 
     def bind(
         self,
@@ -129,13 +139,31 @@ class Mapped(nn.Module):
             raise ValueError("a mapped network's clients each need weights of their own")
         self._tensors = dict(tensors)
 
+    @contextmanager
+    def tapped(self, name: str) -> Iterator[Input]:
+        """Keep the last input [K, B, features] of the linear layer ``name`` while the block runs."""
+        self._tap = self._module[0].get_submodule(name), Input()
+        try:
+            yield self._tap[1]
+        finally:
+            self._tap = None
+
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         def one(tensors: dict[str, Tensor], samples: Tensor) -> Tensor:
             output: Tensor = functional_call(self._module[0], tensors, (samples,))
             return output
 
-        mapped: Tensor = torch.vmap(one)(self._tensors, x.transpose(0, 1))  # [K, B, C, H, W] -> [K, B, classes]
-        return mapped
+        def one_tapped(tensors: dict[str, Tensor], samples: Tensor) -> tuple[Tensor, Tensor]:
+            assert self._tap is not None
+            with input_of(self._tap[0]) as last:
+                return one(tensors, samples), last.features
+
+        samples = x.transpose(0, 1)  # [K, B, C, H, W]
+        if self._tap is None:
+            mapped: Tensor = torch.vmap(one)(self._tensors, samples)
+        else:  # what is computed within vmap must be returned from it
+            mapped, self._tap[1].features = torch.vmap(one_tapped)(self._tensors, samples)
+        return mapped  # [K, B, classes]
 
 
 def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped | None:

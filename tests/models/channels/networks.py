@@ -1,8 +1,22 @@
-"""Networks of the user's own, as tests name them: ``tests.models.channels.networks:Net``."""
+"""Custom networks, as tests name them: ``tests.models.channels.networks:Net``."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+MULTIPLIED: dict[str, Callable[[Tensor], Tensor]] = {
+    "repeat": lambda x: x.repeat(1, 2, 1, 1),
+    "interleave": lambda x: x.repeat_interleave(2, 1),
+    "twice": lambda x: torch.cat([x, x], 1),
+    "copies": lambda x: x[:, None].expand(-1, 2, -1, -1, -1).flatten(1, 2),
+    "pairs": lambda x: x[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2),
+}
+"""Steps that repeat each channel."""
+
+PADDED = {"pad behind": (0, 3), "pad in front": (2, 0), "shift": (-1, 1)}
+"""Steps that pad channels, by the numbers in front and behind."""
 
 
 class Net(nn.Module):
@@ -61,7 +75,7 @@ class Random(nn.Module):
 
     def __init__(self, num_classes: int, in_channels: int, steps: tuple[str, ...], widths: tuple[int, ...]) -> None:
         super().__init__()
-        self.steps = steps
+        self.steps, self.widths = steps, widths
         self.layers = nn.ModuleList()
         channels = in_channels
         for step, width in zip(steps, widths, strict=True):
@@ -84,13 +98,29 @@ class Random(nn.Module):
             elif step == "concatenate":
                 self.layers.append(nn.Conv2d(channels, width, 1))
                 channels += width
+            elif step == "spread":
+                self.layers.append(nn.Conv2d(channels, 1, 1))
+                channels = width
+            elif step == "one slope":
+                self.layers.append(nn.PReLU())
+            elif step == "slopes":
+                self.layers.append(nn.PReLU(channels))
+            elif step in MULTIPLIED:
+                self.layers.append(nn.Identity())
+                channels *= 2
+            elif step in PADDED:
+                self.layers.append(nn.Identity())
+                channels += sum(PADDED[step])
+            elif step == "padded shortcut":  # ResNet's option A
+                self.layers.append(nn.Conv2d(channels, channels + width, 3, padding=1, stride=2))
+                channels += width
             else:
                 self.layers.append(nn.Identity())
         self.scale = nn.Parameter(torch.rand(channels, 1, 1))
         self.head = nn.Linear(4 * channels, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        for step, layer in zip(self.steps, self.layers, strict=True):
+        for step, layer, width in zip(self.steps, self.layers, self.widths, strict=True):
             if step == "shortcut":
                 x = x + layer(x)
             elif step == "gate":
@@ -103,6 +133,15 @@ class Random(nn.Module):
                 x = x.view(batch, pairs, channels // pairs, height, width).transpose(1, 2).reshape(x.shape)
             elif step == "last":
                 x = x.permute(0, 2, 3, 1).relu().permute(0, 3, 1, 2)
+            elif step == "spread":
+                x = layer(x).expand(-1, width, -1, -1)
+            elif step in MULTIPLIED:
+                x = MULTIPLIED[step](x)
+            elif step in PADDED:
+                x = functional.pad(x, (0, 0, 0, 0, *PADDED[step]), value=0.5)
+            elif step == "padded shortcut":
+                wider = layer(x)
+                x = wider + functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, wider.shape[1] - x.shape[1]))
             else:
                 x = layer(x)
         return self.head(functional.adaptive_avg_pool2d(x * self.scale, 2).flatten(1))

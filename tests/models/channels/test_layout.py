@@ -16,7 +16,7 @@ from fedscale_ext.models.channels import channel_layout
 from fedscale_ext.models.widths import FIXED
 from fedscale_ext.submodels import extract, narrowed, window
 from tests.models import architectures
-from tests.models.channels.networks import Random
+from tests.models.channels.networks import MULTIPLIED, PADDED, Random
 
 FOREIGN = {
     "torchvision:resnet18": (3, 32, 32),
@@ -91,7 +91,9 @@ def test_a_cut_of_a_foreign_network_computes_what_is_left(name: str) -> None:
     assert models.cost(narrowed(spec, 0.5)).forward_macs < models.cost(spec).forward_macs
 
 
-STEPS = ["conv", "depthwise", "several", "norm", "shortcut", "gate", "concatenate", "shuffle", "last"]
+ENLARGED = [*MULTIPLIED, *PADDED, "padded shortcut", "spread"]
+STEPS = ["conv", "depthwise", "several", "norm", "shortcut", "gate", "concatenate", "shuffle", "last", "slopes",
+         "one slope", *ENLARGED]  # fmt: skip
 
 
 @settings(max_examples=30, deadline=None)
@@ -100,6 +102,23 @@ def test_a_cut_of_any_network_computes_what_is_left(steps: list[tuple[str, int]]
     names, widths = zip(("conv", 4), *steps, strict=True)
     model = f"tests.models.channels.networks:Random(steps={list(names)}, widths={list(widths)})"
     check_cut(models.named_spec(model, (2, 6, 7), 3), rate)
+
+
+@pytest.mark.parametrize("behind", [(), ("conv",), ("depthwise", "norm", "conv"), ("shortcut",), ("gate", "several")])
+@pytest.mark.parametrize("step", [*ENLARGED, "one slope", "slopes"])
+def test_padded_and_repeated_channels_are_not_cut_wrongly(step: str, behind: tuple[str, ...]) -> None:
+    names = ["conv", "conv", step, *behind]
+    model = f"tests.models.channels.networks:Random(steps={names}, widths={[6, 4, 7, 5, 5, 5][: len(names)]})"
+    spec = models.named_spec(model, (2, 6, 7), 3)
+    for rate in (0.3, 0.5, 0.7):
+        check_cut(spec, rate)
+
+
+@pytest.mark.parametrize("step", [*PADDED, "padded shortcut", "repeat", "interleave", "twice", "copies"])
+def test_padded_and_repeated_channels_stay_whole(step: str) -> None:
+    layout = channel_layout(Random(3, 2, ("conv", step, "conv"), (4, 3, 5)), (2, 6, 6))
+    assert layout["layers.0.weight"][0] is None and layout["layers.2.weight"][1] is None
+    assert layout["layers.2.weight"][0] == Axis("layers.2", "out")  # what lies behind is cut
 
 
 def axes_of(module: nn.Module, name: str, shape: tuple[int, int, int] = (2, 6, 6)) -> tuple[Axis | None, ...]:
@@ -132,6 +151,23 @@ def test_an_unknown_operation_fixes_what_it_reads() -> None:
 
     assert axes_of(Sorted(), "conv.weight")[0] is None
     assert axes_of(Sorted(), "head.weight") == (Axis("classes", "out"), None)
+
+
+@pytest.mark.parametrize("fixed_first", [True, False])
+def test_channels_that_are_added_to_fixed_ones_are_fixed(fixed_first: bool) -> None:
+    class SortedAndFree(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fixed, self.free, self.head = nn.Conv2d(2, 4, 1), nn.Conv2d(2, 4, 1), nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            fixed, free = self.fixed(x), self.free(x)
+            largest = fixed.sort(1).values[:, -1:]
+            return self.head((fixed + free if fixed_first else free + fixed).mul(largest).mean((2, 3)))
+
+    layout = channel_layout(SortedAndFree(), (2, 6, 6))
+    assert layout["fixed.weight"][0] is layout["free.weight"][0] is layout["head.weight"][1] is None
+    assert layout["free.bias"] == (None,)
 
 
 def test_a_pass_that_depends_on_values_is_told() -> None:

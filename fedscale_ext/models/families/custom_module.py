@@ -15,6 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any
 
 import torch
@@ -26,35 +27,36 @@ from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models.channels import channel_layout
 from fedscale_ext.models.channels.narrowing import narrow
 from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.families.torchvision_models import read_channels
 
 FIELDS = ("network", "arguments", "input_shape", "num_classes", "widths")
 NAMED: Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {}
 
-_FORM = "write a model of your own as package.module:Class or package.module:Class(name=value)"
+_FORM = "write a custom model as package.module:Class or package.module:Class(name=value)"
 _BATCH = 2
 
 
-def is_own(model: str) -> bool:
+def is_custom(model: str) -> bool:
     """Tell whether a configuration's ``model`` is of this family."""
     return ":" in model
 
 
 def make(model: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     """Return the spec of a configuration's ``model``; UserError if it cannot be made, or does not fit the data."""
-    network, arguments = parsed(model)
+    network, arguments = parse_name(model)
     spec = ModelSpec.make(
-        "own_module",
+        "custom_module",
         network=network,
         arguments=tuple(sorted(arguments.items())),
         input_shape=tuple(input_shape),
         num_classes=num_classes,
         widths=(),
     )
-    _check(spec)
+    _check_output(spec)
     return spec
 
 
-def parsed(model: str) -> tuple[str, dict[str, Any]]:
+def parse_name(model: str) -> tuple[str, dict[str, Any]]:
     """Return the network's name and its arguments; UserError for another form."""
     network, opened, rest = model.partition("(")
     source, _, name = network.partition(":")
@@ -64,77 +66,77 @@ def parsed(model: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(f"f({rest}" if opened else "f()", mode="eval").body
         assert isinstance(call, ast.Call) and not call.args
         arguments = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-        assert "None" not in arguments and all(map(_plain, arguments.values()))
+        assert "None" not in arguments and all(map(_is_plain_value, arguments.values()))
     except (SyntaxError, ValueError, AssertionError):
         raise UserError(f"model {model!r:.100}: arguments are name=value, of numbers, strings and lists") from None
     return network, arguments
 
 
-def _plain(value: Any) -> bool:
+def _is_plain_value(value: Any) -> bool:
     if isinstance(value, list | tuple):
-        return all(map(_plain, value))
+        return all(map(_is_plain_value, value))
     return value is None or isinstance(value, bool | int | float | str)
 
 
 def build(spec: ModelSpec) -> nn.Module:
-    """The network of a spec; a narrower one has the leading channels of the network's own draw."""
-    module = _whole(spec)
+    """Build the network of a spec; a narrower one has the leading channels of the network's own draw."""
+    module = _full_network(spec)
     if spec["widths"]:
         narrow(module, layout(spec), dict(spec["widths"]))
     return module
 
 
 def layout(spec: ModelSpec) -> Layout:
-    """Axes of every tensor, from the network's forward pass."""
+    """Return the axes of every tensor, from the network's forward pass."""
     return _layout(spec.replace(widths=()))
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """The spec with other widths; UserError if the forward pass names numbers of channels."""
+    """Return the spec with other widths; UserError if the forward pass names numbers of channels."""
     from fedscale_ext.models.widths import group_widths  # it imports the registry, and that this module
 
     whole = group_widths(spec.replace(widths=()))
     changed = {**dict(spec["widths"]), **widths}
     child = spec.replace(widths=tuple(sorted(item for item in changed.items() if item not in whole.items())))
-    _check_narrow(child)
+    _check_forward_of_narrower(child)
     return child
 
 
 @lru_cache(maxsize=64)
 def _layout(spec: ModelSpec) -> Layout:
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the job's own draws stay as they are
-        return channel_layout(_whole(spec), spec["input_shape"])
+        return channel_layout(_full_network(spec), spec["input_shape"])
 
 
-def _whole(spec: ModelSpec) -> nn.Module:
+def _full_network(spec: ModelSpec) -> nn.Module:
     """The network as it is, on the current device; by way of the CPU where its code reads values."""
     try:
-        module = _called(spec)
+        module = _instantiate(spec)
     except NotImplementedError:
         if torch.get_default_device().type != "meta":
             raise
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            module = _called(spec).to("meta")
+            module = _instantiate(spec).to("meta")
     for name, part in list(module.named_modules()):
         if type(part) is nn.Dropout:  # each client's draws are from its own stream, and clients can train side by side
             module.set_submodule(name, Dropout(part.p))
     return module
 
 
-def _called(spec: ModelSpec) -> nn.Module:
+def _instantiate(spec: ModelSpec) -> nn.Module:
     network, arguments = spec["network"], dict(spec["arguments"])
     source, _, name = network.partition(":")
     channels, height, _ = spec["input_shape"]
     classes = spec["num_classes"]
     try:
         if source == "torchvision":
-            return _of_torchvision(name, channels, {"num_classes": classes, **arguments})
+            return _torchvision_network(name, channels, {"num_classes": classes, **arguments})
         if source == "timm":
-            return _of_timm(name, height, {"in_chans": channels, "num_classes": classes, **arguments})
-        made = _class(network)
+            return _timm_network(name, height, {"in_chans": channels, "num_classes": classes, **arguments})
+        module_class = _imported_class(network)
         task = {"num_classes": classes, "in_channels": channels, "input_shape": spec["input_shape"]}
-        known = inspect.signature(made).parameters
-        return made(**{**{name: value for name, value in task.items() if name in known}, **arguments})
+        known = inspect.signature(module_class).parameters
+        return module_class(**{**{name: value for name, value in task.items() if name in known}, **arguments})
     except (UserError, NotImplementedError):
         raise
     except Exception as error:  # whatever the network's own code raises
@@ -143,13 +145,13 @@ def _called(spec: ModelSpec) -> nn.Module:
         ) from None
 
 
-def _class(network: str) -> type[nn.Module]:
-    """The class that ``package.module:Class`` names. The working folder is searched after all installed packages."""
+def _imported_class(network: str) -> type[nn.Module]:
+    """Return the class that ``package.module:Class`` names; the working folder is searched last."""
     source, _, name = network.partition(":")
     if "" not in sys.path:
         sys.path.append("")
     try:
-        found = getattr(importlib.import_module(source), name, None)
+        named = getattr(importlib.import_module(source), name, None)
     except ImportError as error:
         raise UserError(
             f"model {network} cannot be imported: {one_line(str(error), 200)}; install its package, or start the job "
@@ -159,21 +161,22 @@ def _class(network: str) -> type[nn.Module]:
         raise UserError(
             f"model {network}: importing {source} fails: {type(error).__name__}: {one_line(str(error), 200)}"
         ) from None
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        what = "has no" if found is None else "is no nn.Module class:"
+    if not (isinstance(named, type) and issubclass(named, nn.Module)):
+        what = "has no" if named is None else "is no nn.Module class:"
         raise UserError(f"model {network}: {source} {what} {name}; {_FORM}")
-    return found
+    return named
 
 
-def _of_torchvision(name: str, channels: int, arguments: dict[str, Any]) -> nn.Module:
+def _torchvision_network(name: str, channels: int, arguments: dict[str, Any]) -> nn.Module:
     models = compat.torchvision_models()
     if name not in models.list_models(module=models):
         raise UserError(f"torchvision has no network {name!r}; torchvision.models.list_models() shows all")
     module: nn.Module = models.get_model(name, weights=None, **arguments)
-    return _reading(module, channels)
+    read_channels(module, channels, methodcaller("reset_parameters"))
+    return module
 
 
-def _of_timm(name: str, side: int, arguments: dict[str, Any]) -> nn.Module:
+def _timm_network(name: str, side: int, arguments: dict[str, Any]) -> nn.Module:
     compat.torchvision_models()
     try:
         timm = importlib.import_module("timm")
@@ -188,18 +191,8 @@ def _of_timm(name: str, side: int, arguments: dict[str, Any]) -> nn.Module:
     return module
 
 
-def _reading(module: nn.Module, channels: int) -> nn.Module:
-    """Let the first convolution read so many channels; if that changes it, its weights are drawn anew."""
-    first = next((part for part in module.modules() if isinstance(part, nn.Conv2d)), None)
-    if first is not None and first.in_channels != channels:
-        first.in_channels = channels
-        first.weight = nn.Parameter(first.weight.new_empty(first.out_channels, channels, *first.kernel_size))
-        first.reset_parameters()
-    return module
-
-
-def _passed(spec: ModelSpec) -> torch.Size:
-    """Shape of the output for two samples; nothing is computed."""
+def _output_shape(spec: ModelSpec) -> torch.Size:
+    """Return the shape of the output for two samples; nothing is computed."""
     with torch.device("meta"):
         output = build(spec)(torch.empty(_BATCH, *spec["input_shape"]))
     if not isinstance(output, torch.Tensor):
@@ -207,27 +200,27 @@ def _passed(spec: ModelSpec) -> torch.Size:
     return output.shape
 
 
-def _check(spec: ModelSpec) -> None:
+def _check_output(spec: ModelSpec) -> None:
     network, classes = spec["network"], spec["num_classes"]
     try:
-        given = tuple(_passed(spec))
+        output_shape = tuple(_output_shape(spec))
     except UserError:
         raise
     except Exception as error:
         raise UserError(
             f"model {network} does not run on samples of {spec['input_shape']}: {one_line(str(error), 200)}"
         ) from None
-    if given != (_BATCH, classes):
+    if output_shape != (_BATCH, classes):
         raise UserError(
-            f"model {network} gives an output of shape {given} for {_BATCH} samples of {classes} classes, not "
+            f"model {network} gives an output of shape {output_shape} for {_BATCH} samples of {classes} classes, not "
             f"{(_BATCH, classes)}; let the class take num_classes"
         )
 
 
 @lru_cache(maxsize=1024)
-def _check_narrow(spec: ModelSpec) -> None:
+def _check_forward_of_narrower(spec: ModelSpec) -> None:
     try:
-        _passed(spec)
+        _output_shape(spec)
     except Exception as error:
         raise UserError(
             f"model {spec['network']} cannot be made narrower, its forward pass fails with fewer channels "

@@ -31,6 +31,18 @@ def test_a_class_gets_the_tasks_numbers_and_its_arguments() -> None:
     assert models.cost(spec).forward_macs == macs
 
 
+def test_the_family_is_named_for_what_it_holds() -> None:
+    assert spec_of(f"{HERE}:Net").family == "custom_module" in registry._families()
+
+
+def test_both_families_of_torchvision_read_any_number_of_channels() -> None:
+    """The family with adapted strides draws weights as torchvision does, the other as the layer does."""
+    scales = {"torchvision_resnet18": 2 / (64 * 49), "torchvision:resnet18": 1 / (3 * 5 * 49)}
+    for model, variance in scales.items():
+        weight = models.initial_state(spec_of(model, (5, 64, 64)), 1)["conv1.weight"]
+        assert weight.shape == (64, 5, 7, 7) and weight.std().item() == pytest.approx(variance**0.5, rel=0.05)
+
+
 def test_equal_seeds_give_equal_states_and_a_narrower_one_has_the_leading_channels() -> None:
     spec = spec_of(f"{HERE}:Net(width=4)")
     whole, again, part = (models.initial_state(each, 7) for each in (spec, spec, narrowed(spec, 0.5)))
@@ -75,8 +87,8 @@ def test_networks_that_read_values_or_sizes_are_built(model: str) -> None:
         (f"{HERE}:Net(width=open('x'))", "arguments are name=value, of numbers, strings and lists"),
         (f"{HERE}:Net(4)", "arguments are name=value"),
         (f"{HERE}:Net(**{{}})", "arguments are name=value"),
-        (f"{HERE}:Net(width=4", "write a model of your own as package.module:Class"),
-        (":Net", "write a model of your own as package.module:Class"),
+        (f"{HERE}:Net(width=4", "write a custom model as package.module:Class"),
+        (":Net", "write a custom model as package.module:Class"),
         (f"{HERE}:Net(wide=4)", "cannot be built: TypeError"),
         (f"{HERE}:Broken", "cannot be built: KeyError"),
         (f"{HERE}:TenClasses", "gives an output of shape (2, 10) for 2 samples of 3 classes"),

@@ -1,0 +1,271 @@
+"""The server of methods whose clients keep their models and exchange small tensors, without public data.
+
+In a round, participants receive the server's message (:meth:`KeptModelsAggregator.message`), train the models that they
+keep, and send tensors that describe these (:meth:`KeptModelsAggregator.template`). Then the server makes the next
+message of them. Tests of clients' models use the message of the round that has just ended.
+
+In the papers a model never travels. Here executors receive it, as they stand for devices, and it does not count as
+traffic. What counts: the message's bytes when it is sent, and the bytes that a client really sends. A client without
+samples of a class sends nothing for it, which only its answer tells: until a client has answered once, the virtual
+clock counts all classes. A pass over the client's samples after training, for its means by class, counts as a third of
+an epoch of training.
+
+A client that has not taken part yet has the initial model of its type, which all clients of that type share.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedscale_ext.method import (
+    ClientState,
+    ClientTensors,
+    Cost,
+    CountOrNone,
+    EvaluationPlan,
+    Excludes,
+    Feature,
+    ModelSpec,
+    Population,
+    ReturnedTensors,
+    SharedTensors,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    personal_version,
+)
+from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
+from fedscale_ext.methods.exchange.client import COUNTS, KeptModelExecutor
+from fedscale_ext.methods.personal.personal_models import floating_tensors
+from fedscale_ext.models.families.headed import headed
+from fedscale_ext.models.final_layer import FinalLayer, final_layer
+from fedscale_ext.population.clock import TRAINING_FACTOR
+from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.transport import wire
+
+
+@dataclass(frozen=True)
+class KeptModelsParams(DeviceTypesParams):
+    """Hyperparameters of methods whose clients keep models and exchange small tensors; see the base for ``types``."""
+
+    needs_public: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class FeaturesParams(KeptModelsParams):
+    """Hyperparameters of methods that need features of one width of all types' models.
+
+    Attributes:
+        representation: Width of a representation that each type's model gets before its last layer. With 0, models
+            stay as they are, and their last layers must have equally many inputs.
+
+    """
+
+    representation: CountOrNone = 0
+
+
+class SentTensors(ReturnedTensors):
+    """Tensors that the round's clients sent, ``of`` each, and how many bytes each client sent last.
+
+    Where a client sends ``counts`` of its samples by class, each other tensor has a row for each class. Rows of classes
+    without samples are not sent; here they are zero.
+
+    Args:
+        folder: The job's folder.
+        task: Sizes of the clients' data.
+        templates: Names, shapes and types of the tensors, by key of the model.
+
+    """
+
+    def __init__(self, folder: Path, task: Task, templates: Mapping[str, State]) -> None:
+        super().__init__(folder / self.kind, task.num_clients)
+        self._task, self._templates = task, templates
+        self.of: dict[int, State] = {}
+        self.num_bytes = torch.full((task.num_clients,), -1)  # -1: has not sent anything yet
+
+    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
+        self.of.clear()
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return self._templates[key]
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
+        new = super().checked(item, section)
+        counts = new.get(COUNTS)
+        if counts is not None and (counts.min() < 0 or counts.sum() != self._task.train_sizes[item.client - 1]):
+            raise Rejected("its numbers of samples by class are not those of its samples")
+        return new
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        self.of[item.client] = new
+        self.num_bytes[item.client - 1] = bytes_sent(new)
+
+    def upload(self, item: WorkItem) -> int:
+        """Return the bytes that a client sent last; at first those of all classes."""
+        last = int(self.num_bytes[item.client - 1])
+        return self.most(item.model) if last < 0 else last
+
+    def state(self) -> tuple[State, dict[str, Any]]:  # noqa: D102
+        return {"num_bytes": self.num_bytes}, {}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:  # noqa: D102
+        self.num_bytes = tensors["num_bytes"].clone()
+
+
+def bytes_sent(tensors: State) -> int:
+    """Return the bytes of what a client sends: counts by class, and the rows of the classes that it has."""
+    whole = sum(tensor.nbytes for tensor in tensors.values())
+    if COUNTS not in tensors:
+        return whole
+    counts = tensors[COUNTS]
+    rows = whole - counts.nbytes
+    return counts.nbytes + rows // len(counts) * int((counts > 0).sum())
+
+
+class KeptModelsAggregator(DeviceTypesAggregator):
+    """Base of methods whose clients keep their models and exchange small tensors.
+
+    ``sent``: what the round's clients sent.
+    """
+
+    Executor: ClassVar[type] = KeptModelExecutor
+    exchanges_models: ClassVar[bool] = False
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "trains models that its clients keep"),
+        Excludes(Feature.PRIVACY, "learns from what each client's model makes of its samples"),
+    )
+    passes_after: ClassVar[int] = 1  # over a client's samples without gradients, for what it sends
+
+    # ---- what a method says ----
+
+    @abstractmethod
+    def template(self, spec: ModelSpec) -> State:
+        """Return zeros of the names, shapes and types of what a client with a model of ``spec`` sends."""
+
+    @abstractmethod
+    def message(self) -> State:
+        """Return what clients receive now, in training and in tests; classes that nobody knows are left out."""
+
+    @abstractmethod
+    def learn(self, round: int, updates: Sequence[Update], sent: Sequence[State]) -> None:
+        """Learn from what the round's clients sent, in the order of ``updates``."""
+
+    def objective(self) -> dict[str, Any]:
+        """Return what clients know of the hyperparameters, as JSON."""
+        return {}
+
+    # ---- the round ----
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Create a model for each type, and deal the types to clients."""
+        super().init_state(population, task)
+        self.opening_bytes = bytes_of(self.message())
+
+    def smallest_cost(self) -> Cost:
+        """Training the smallest type's model, and sending what belongs to it."""
+        return replace(super().smallest_cost(), bytes=bytes_of(self.template(self.smallest_spec())))
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """Keep each client's model; send the message to all clients, and receive what they send."""
+        clients = self.task.num_clients
+        kept = {key: self.kept(key) for key in self.keys}
+        self.shared = SharedTensors(self.log_dir, clients, tested=True)
+        self.sent = SentTensors(self.log_dir, self.task, {key: self.template(self.pool[key].spec) for key in self.keys})
+        self.publish()
+        return [*super().client_tensors(), ClientState(self.log_dir, clients, kept), self.shared, self.sent]
+
+    def kept(self, key: str) -> State:
+        """Return the tensors of a type's model that its clients keep."""
+        return floating_tensors(self.pool[key].state)
+
+    def publish(self) -> None:
+        """Send the message as it is now from now on."""
+        self.shared.set_tensors(self.message())
+
+    def item_of(self, client: int) -> WorkItem:
+        """Let a client train the model that it keeps."""
+        item = WorkItem(client, self.keys[self.type_of[client - 1]], self.objective(), bytes=bytes_of(self.message()))
+        seen = float(self.task.step_sizes(client, {}).sum())
+        after = self.passes_after * float(self.task.train_sizes[client - 1]) / TRAINING_FACTOR
+        return replace(item, compute_fraction=1.0 + after / seen)
+
+    def opening(self) -> list[WorkItem]:
+        """Work items of all clients in the first round."""
+        return [replace(item, bytes=self.opening_bytes) for item in self.usual(first=True)]
+
+    def uploaded(self, item: WorkItem) -> int:
+        """Bytes that a client sends; in a round's record those that it has sent."""
+        return self.sent.upload(item)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Learn from what clients sent. Means of models that never met play no part."""
+        self.learn(round, updates, [self.sent.of[update.client] for update in updates])
+        self.publish()
+
+    def test_objective(self) -> Mapping[str, Any]:
+        """Clients know the same of the hyperparameters in tests as in training."""
+        return self.objective()
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Serve each client its own model."""
+        return EvaluationPlan([personal_version(self.keys[index]) for index in self.type_of.tolist()])
+
+
+class SharedFeaturesAggregator(KeptModelsAggregator):
+    """Base of methods that need features of one width; their ``Params`` extend :class:`FeaturesParams`."""
+
+    def type_specs(self) -> dict[str, ModelSpec]:
+        """Spec of each type's model, with the representation where it is asked for."""
+        width = self.params.representation
+        return {key: headed(spec, width) if width else spec for key, spec in super().type_specs().items()}
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Create the models, after a check of their widths."""
+        widths = {key: final_layer(spec).width for key, spec in self.type_specs().items()}
+        if len(set(widths.values())) > 1:
+            name = self.config.job.method
+            raise UserError(
+                f"method {name} needs features of one width, and its types have "
+                f"{', '.join(f'{width} ({key})' for key, width in widths.items())}: set {name}.representation to a "
+                "width that all of them get, or choose other types"
+            )
+        self.width = next(iter(widths.values()))
+        super().init_state(population, task)
+
+    def head(self, key: str) -> FinalLayer:
+        """Return the last layer of a type's model."""
+        return final_layer(self.pool[key].spec)
+
+
+def bytes_of(tensors: State) -> int:
+    """Return the bytes of all tensors."""
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def mean_by_class(rows: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean of the clients' rows of each class, weighted by their samples of it.
+
+    Args:
+        rows: Rows [classes, ...] of each client.
+        counts: Samples of each class, int32 [classes] of each client.
+
+    Returns:
+        The means [classes, ...], zero for a class that no client has, and the classes' samples int64 [classes].
+
+    """
+    total = torch.zeros_like(rows[0], dtype=torch.float64)
+    for row, count in zip(rows, counts, strict=True):
+        total += row.double() * _as_column(count, row)
+    everything = torch.stack(list(counts)).sum(0)
+    return (total / _as_column(everything.clamp(min=1), total)).to(rows[0].dtype), everything
+
+
+def _as_column(values: Tensor, rows: Tensor) -> Tensor:
+    return values.double().view(-1, *[1] * (rows.dim() - 1))

@@ -1,0 +1,78 @@
+"""A network's final linear layer: its inputs are the network's features, its outputs the logits."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.registry import skeleton
+
+
+@dataclass(frozen=True)
+class FinalLayer:
+    """The final linear layer of a network.
+
+    Attributes:
+        name: Its name, as in torch's ``named_modules()``.
+        width: Number of features, the layer's inputs.
+        biased: Whether it has a bias.
+
+    """
+
+    name: str
+    width: int
+    biased: bool
+
+    @property
+    def tensors(self) -> dict[str, str]:
+        """Names of its tensors in the network's state, by their names in the layer."""
+        return {each: f"{self.name}.{each}" for each in (("weight", "bias") if self.biased else ("weight",))}
+
+
+@lru_cache(maxsize=1024)
+def final_layer(spec: ModelSpec) -> FinalLayer:
+    """Return the linear layer that a network runs last; raise UserError unless it gives a logit for each class."""
+    module = skeleton(spec).eval()
+    called: list[tuple[str, Tensor]] = []
+    layers = {layer: name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)}
+    for layer in layers:
+        layer.register_forward_pre_hook(lambda layer, inputs: called.append((layers[layer], inputs[0])))
+    module(torch.empty(2, *spec["input_shape"], device="meta"))
+    name, features = called[-1] if called else ("", torch.empty(0))
+    last = module.get_submodule(name)
+    if not isinstance(last, nn.Linear) or last.out_features != spec["num_classes"] or features.dim() != 2:
+        raise UserError(
+            f"a model of the family {spec.family!r} does not end in a linear layer from features to the classes, which "
+            "this method needs; choose another model"
+        )
+    return FinalLayer(name, last.in_features, last.bias is not None)
+
+
+class Input:
+    """The last input of a layer: ``features`` [..., width], in training with an axis of exits where there are some."""
+
+    features: Tensor
+
+    def deepest(self, dims: int) -> Tensor:
+        """Return the features in ``dims`` dimensions: those of the deepest exit where there are exits."""
+        return self.features[..., -1, :] if self.features.dim() > dims else self.features
+
+
+@contextmanager
+def input_of(layer: nn.Module) -> Iterator[Input]:
+    """Keep the last input of a layer while the block runs."""
+    last = Input()
+
+    def keep(_: nn.Module, inputs: Sequence[Tensor]) -> None:
+        last.features = inputs[0]
+
+    handle = layer.register_forward_pre_hook(keep)
+    try:
+        yield last
+    finally:
+        handle.remove()

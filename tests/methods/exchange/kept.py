@@ -1,0 +1,109 @@
+"""Methods of kept models without a runtime: aggregators of small types, clients beside a network, made-up messages."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from client_settings import client_settings
+
+from fedscale_ext import models
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State, WorkItem
+from fedscale_ext.methods.exchange.client import COUNTS
+from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.training.resident import Cohort
+from fedscale_ext.training.samples import ClientSamples
+from methods.harness import CLASSES, SHAPE, means_of, server, updates_for
+
+TYPES = ["single_exit_mlp", "cnn_small"]
+WIDTH = 6
+
+
+def made(method: str, folder: Path, **keys: Any) -> Any:
+    """Six clients, three of each type, with features of one width."""
+    given = {"types": TYPES, "ranges": ["1-3", "4-6"], "representation": WIDTH, **keys}
+    found = server(method_class(method), method, **given)
+    found.log_dir = folder
+    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    return found
+
+
+def answer(found: Any, item: WorkItem, round: int) -> State:
+    """What a client might send: values by client and round; even clients lack class 0."""
+    generator = torch.Generator().manual_seed(100 * round + item.client)
+    new = {
+        name: torch.randn(tensor.shape, generator=generator)
+        for name, tensor in found.sent.template(item.model).items()
+        if name != COUNTS
+    }
+    if COUNTS not in found.sent.template(item.model):
+        return new
+    samples = int(found.task.train_sizes[item.client - 1])
+    counts = torch.zeros(CLASSES, dtype=torch.int32)
+    counts[0 if item.client % 2 else 1] = samples - 3
+    counts[2] = 3
+    return {**{name: rows * (counts > 0).view(-1, *[1] * (rows.dim() - 1)) for name, rows in new.items()},
+            COUNTS: counts}  # fmt: skip
+
+
+def play(
+    found: Any, round: int, participants: Sequence[int] = range(1, 7), answers: Mapping[int, State] | None = None
+) -> list[WorkItem]:
+    """One round of the hooks, as the runtime calls them."""
+    found._internals = {}
+    items: list[WorkItem] = found.assign(round, np.array(participants))
+    found.sent.begin(items)
+    updates = updates_for(found, round, items)
+    for update in updates:
+        sent = answer(found, update.item, round) if answers is None else answers[update.client]
+        found.sent.take(round, update.item, sent)
+    found.aggregate(round, updates, means_of(found, round, updates))
+    return items
+
+
+def bench(spec: ModelSpec, seed: int = 7) -> Any:
+    """An executor's models, as far as clients use them: one network in float64."""
+
+    def module(key: str = "") -> torch.nn.Module:
+        network = models.build(spec).double()
+        network.load_state_dict(models.initial_state(spec, seed))
+        return network
+
+    return SimpleNamespace(module=module, spec=lambda key: spec)
+
+
+def samples(count: int, classes: int = CLASSES) -> ClientSamples:
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    return ClientSamples(x, torch.randint(0, classes, (count,), generator=generator))
+
+
+def assert_cohorts_equal_one_by_one(
+    client: type, spec: ModelSpec, states: Sequence[State], message: State, received: Sequence[Any] = (), **changes: Any
+) -> None:
+    """Two clients with different states and sizes train side by side as they do one by one, and send the same."""
+    at, data = bench(spec), [samples(13), samples(9)]
+    fields = {"shared_tensors": message, "model_key": "a", "returns_tensors": True, **changes}
+    confs = [
+        client_settings(number, client_state=state, **fields, **(received[number - 1] if received else {}))
+        for number, state in enumerate(states, 1)
+    ]
+    alone = [client(conf, at).train(each, at.module(), conf) for each, conf in zip(data, confs, strict=True)]
+    module, stack = at.module(), stacked(at.module(), SHAPE)
+    assert stack is not None
+    cohort = Cohort(stack, module, SHAPE, 2, torch.device("cpu"), channels_last=True)
+    cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
+    together = client(confs[0], at).train_cohort(data, cohort, confs)
+    for one, other in zip(alone, together, strict=True):
+        assert not isinstance(other, Exception), other
+        assert abs(one["moving_loss"] - other["moving_loss"]) < 1e-9
+        for part in ("client_state", "returned"):
+            assert one[part].keys() == other[part].keys()
+            for name, tensor in one[part].items():
+                torch.testing.assert_close(other[part][name], tensor, atol=1e-6, rtol=1e-6)
+    first, second = (each["client_state"] for each in together)
+    assert any(not torch.equal(first[name], second[name]) for name in first)

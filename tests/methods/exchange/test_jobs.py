@@ -1,0 +1,69 @@
+"""The methods of kept models as jobs: by the real command, resumed, and equal wherever they run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_results import assert_equal, result
+from server.test_jobs import command
+
+import fedscale_ext
+from fedscale_ext.core.errors import UserError
+
+JOB: dict[str, Any] = {"num_participants": 5, "eval_interval": 1}
+# keys of a method, and the loss on clients' test samples that was recorded
+METHODS: dict[str, tuple[dict[str, Any], float]] = {
+    "fedproto": ({"representation": 8}, 3.1465),
+}
+
+
+def keys_of(method: str, **more: Any) -> dict[str, Any]:
+    own = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **METHODS[method][0], **more}
+    return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in own.items()}}
+
+
+def here(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    summary = fedscale_ext.run(job_file, job_name=name, **keys)
+    return summary, result(job_file.parent / "logs" / name / "logs")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_job_resumes_and_equals_itself_wherever_it_runs(method: str, job_file: Path) -> None:
+    keys = keys_of(method)
+    summary, unbroken = here(job_file, "unbroken", **keys, cohort_size=2)
+    here(job_file, "broken", **keys, cohort_size=2, rounds=1)
+    assert_equal(unbroken, here(job_file, "broken", **keys, cohort_size=2, resume=True)[1])
+    text = {key: str(value).replace("'", "").replace(" ", "") for key, value in keys.items()}
+    there = command(job_file, "there", **text, cohort_size=2, worker_ips="localhost:[2]")
+    assert_equal(unbroken, there)
+    assert summary["loss"]["test"] == pytest.approx(METHODS[method][1], abs=0.02)  # rounding differs between machines
+    assert [one["type"] for one in summary["results"]["types"]] == ["single_exit_mlp", "cnn_small", "all"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_job_passes_all_tests_at_its_end(method: str, job_file: Path) -> None:
+    more = {"personalise_epochs": 1, "test_on_all": True, "test_around_training": True}
+    summary, found = here(job_file, "tested", **keys_of(method), **more, rounds=2)
+    assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]  # the same model and message
+    last = found["rounds"][-1]
+    for name in ("personalised", "on_all", "after_training"):
+        assert last[name]
+    assert summary["cost"]["network_total_mb"] < 0.1 * summary["cost"]["storage_suite_mb"]
+
+
+def test_predictions_differ_by_rule_alone(job_file: Path) -> None:
+    nearest, found = here(job_file, "nearest", **keys_of("fedproto"))
+    head, other = here(job_file, "head", **keys_of("fedproto", predict="head"))
+    assert [each["train_loss"] for each in found["rounds"]] == [each["train_loss"] for each in other["rounds"]]
+    assert nearest["loss"]["test"] != head["loss"]["test"]
+
+
+def test_classes_that_a_client_lacks_are_masked_by_the_nearest_prototype_too(job_file: Path) -> None:
+    masked, _ = here(job_file, "masked", **keys_of("fedproto"), mask_test=True)
+    plain, _ = here(job_file, "plain", **keys_of("fedproto"))
+    assert masked["accuracy"]["mean"] >= plain["accuracy"]["mean"]  # fewer classes to confuse
+
+
+def test_without_types_a_job_is_refused_and_public_samples_are_not_asked_for(job_file: Path) -> None:
+    with pytest.raises(UserError, match=r"lacks fedproto.types \(the types' models, as in \[\w+, \w+\]\)$"):
+        here(job_file, "none", method="fedproto")
