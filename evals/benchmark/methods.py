@@ -30,6 +30,7 @@ class Row:
         keys: job_conf keys; ``$.name`` is the method's own key. Values that begin with $ are what :func:`values` has.
         rate_keys: keys that the learning rate is the value of, beside ``learning_rate``.
         reference: a floor or ceiling, which has no rank.
+        pooled: "linear" or the name of a network, which is trained on all clients' samples together instead of a job.
     """
 
     method: str
@@ -37,6 +38,7 @@ class Row:
     keys: Mapping[str, Any] = field(default_factory=dict)
     rate_keys: tuple[str, ...] = ()
     reference: bool = False
+    pooled: str = ""
 
     def job_keys(self, task: Task, folder: Path) -> dict[str, Any]:
         """Return the job_conf keys of the row on a task, whose networks are written into ``folder``."""
@@ -89,6 +91,8 @@ ROWS = {
     "local only": Row("local", _REFERENCE, reference=True),
     "FedAvg, weakest device's model": Row("fedavg", _REFERENCE, reference=True),
     "FedAvg, largest model for all": Row("fedavg", _REFERENCE, _CHANNELS, reference=True),
+    "pooled, linear": Row("fedavg", _REFERENCE, reference=True, pooled="linear"),
+    "pooled, largest model": Row("fedavg", _REFERENCE, _CHANNELS, reference=True, pooled="large"),
     "FedProx": Row("fedprox", _ONE, {"proxy_mu": 0.1}),
     "FedYogi": Row("fedyogi", _ONE, {"yogi_eta": 0.003, "yogi_tau": 1e-8, "yogi_beta": 0.9, "yogi_beta2": 0.99}),
     "FedAdam": Row("fedadam", _ONE),

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evals.benchmark import run
+from evals.benchmark import pooled, run
 from evals.benchmark.methods import ROWS
 from evals.benchmark.tasks import TASKS
 from evals.paper import jobs
 from evals.paper.runs import Measurement, Records, Table, TableRow, locked
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.commit import commit
 
 
 def train_row(
@@ -30,14 +31,18 @@ def _job(name: str, label: str, seed: int, rate: float, folders: Mapping[str, Pa
     """Figures of a job, trained now or recorded before with the same keys and networks."""
     task, row = TASKS[name], ROWS[label]
     planned = run.job_keys(name, task, row, seed, rate, folders)
-    keys = {"method": row.method, "learning_rate": rate, "row": label, "plan": run.plan(planned, row)}
+    method = "pooled" if row.pooled else row.method
+    keys = {"method": method, "learning_rate": rate, "row": label, "plan": run.plan(planned, row)}
     for each in Records.load(results).runs.values():
         if (each.data, each.seed, dict(each.keys)) == (name, seed, keys):
             return dict(each.figures)
     print(f"== {name}: {label}, seed {seed}, learning rate {rate}", flush=True)
-    log_dir = run.trained(planned, name, seed, folders["runs"])
-    figures = run.figures(log_dir, task.budget_macs)
-    measured = Measurement(name, "benchmark", seed, keys, figures, code=jobs.code_version(log_dir))
+    if row.pooled:
+        figures, code = pooled.figures(task, row.pooled, planned, seed, run.JOB), jobs.short_commit(commit())
+    else:
+        log_dir = run.trained(planned, name, seed, folders["runs"])
+        figures, code = run.figures(log_dir, task.budget_macs), jobs.code_version(log_dir)
+    measured = Measurement(name, "benchmark", seed, keys, figures, code=code)
     with locked(results):
         _record(Records.load(results), measured)
     return figures

@@ -20,7 +20,7 @@ SHARES = (0.25, 0.5, 1.0)
 """Shares of the budget at which accuracies are compared."""
 TESTS = 12
 """Tests of all clients in a job, at equal steps of the budget."""
-_JOB = Path(__file__).resolve().parent / "job.yml"
+JOB = Path(__file__).resolve().parent / "job.yml"
 
 
 def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: Mapping[str, Path]) -> dict[str, Any]:
@@ -54,13 +54,13 @@ def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: M
 
 def trained(keys: Mapping[str, Any], name: str, seed: int, runs: Path) -> Path:
     """Train a job in this process until its clients have spent the budget; return its log folder."""
-    return jobs.train(keys, name, seed, _JOB, runs, in_process=True)
+    return jobs.train(keys, name, seed, JOB, runs, in_process=True)
 
 
 def plan(keys: Mapping[str, Any], row: Row) -> str:
     """Return ten digits of all that decides a row's jobs but seed and learning rate: keys, and networks they name."""
     of_a_seed = ("data_dir", "data_seed", "device_conf_file", "learning_rate", *row.rate_keys)
-    settings = yaml.safe_load(_JOB.read_text(encoding="utf-8"))["job_conf"]
+    settings = yaml.safe_load(JOB.read_text(encoding="utf-8"))["job_conf"]
     shared = {key: value for setting in settings for key, value in setting.items()}
     return jobs.digest({**shared, **{key: value for key, value in keys.items() if key not in of_a_seed}})
 

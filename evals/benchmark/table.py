@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from evals.benchmark.methods import ROWS
 from evals.benchmark.tasks import BENCHMARK, TASKS
@@ -23,7 +24,9 @@ _COLUMNS = {  # heading -> (figure, digits)
     "at 25 %": ("own % at 25", 1),
     "at 50 %": ("own % at 50", 1),
     "TMACs": ("client TMACs", 2),
-    "MB": ("network MB", 1),
+    "MB up": ("up MB", 1),
+    "MB down": ("down MB", 1),
+    "virtual h": ("virtual h", 2),
     "rounds": ("rounds", 0),
     "server s": ("server s", 1),
 }
@@ -36,9 +39,11 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
 - **on all %**: the same models on all clients' test samples.
 - **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
-- **TMACs, MB**: what all clients computed and exchanged.
+- **TMACs, MB up, MB down**: what all clients computed, sent and received.
+- **virtual h**: hours on the clients' clock.
 - **server s**: the server's own work, on the machine of the run.
-- **rank**: mean over seeds, with a 95 % interval, among methods with the same seeds. Lower is better.
+- **rank**: mean over the seeds that all methods have, with Student's 95 % interval. Lower is better.
+- **(n beyond)**: so many of the clients train more than their devices afford.
 """
 
 
@@ -103,7 +108,7 @@ def _table(rows: Sequence[Entry]) -> list[str]:
         own = row.values(OWN)
         spread = f" ± {own.std(ddof=1):.1f}" if len(own) > 1 else ""
         lines.append(
-            _line([row.label, ROWS[row.label].family, _rank(of_seeds.get(row.label)), f"{own.mean():.1f}{spread}",
+            _line([_label(row), ROWS[row.label].family, _rank(of_seeds.get(row.label)), f"{own.mean():.1f}{spread}",
                    *cells, f"{row.rate:g}", str(len(row.runs))])
         )  # fmt: skip
     return lines
@@ -111,6 +116,11 @@ def _table(rows: Sequence[Entry]) -> list[str]:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def _label(row: Entry) -> str:
+    beyond = row.values("beyond capacity").max()
+    return f"{row.label} ({beyond:.0f} beyond)" if beyond > 0 else row.label
 
 
 def _mean(values: np.ndarray, digits: int) -> str:
@@ -122,7 +132,8 @@ def _rank(values: np.ndarray | None) -> str:
         return "–"
     if len(values) == 1:
         return f"{values[0]:.1f}"
-    return f"{values.mean():.1f} ± {1.96 * values.std(ddof=1) / np.sqrt(len(values)):.1f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"{values.mean():.1f} ± {half:.1f}"
 
 
 def picture(runs: Sequence[Measurement], task: str) -> str:

@@ -88,7 +88,11 @@ def summary(log_dir: Path) -> dict[str, Any]:
 def code_version(log_dir: Path) -> str | None:
     """Twelve digits of the commit that trained a job, and whether its files differed; None if it is not known."""
     header = json.loads((log_dir / "header.json").read_text(encoding="utf-8"))
-    commit = str(header.get("versions", {}).get("commit", ABSENT))
+    return short_commit(str(header.get("versions", {}).get("commit", ABSENT)))
+
+
+def short_commit(commit: str) -> str | None:
+    """Twelve digits of a commit as jobs record it, and whether files differed; None if it is not known."""
     return None if commit == ABSENT else commit[:12] + (CHANGED if commit.endswith(CHANGED) else "")
 
 

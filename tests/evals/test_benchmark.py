@@ -97,7 +97,7 @@ def test_rows_name_their_methods_own_keys(label: str, tmp_path: Path) -> None:
 
 
 def lines() -> list[Measurement]:
-    figures = {"on all %": 1.0, "worst tenth %": 2.0, "client TMACs": 1.0, "network MB": 3.0, "rounds": 4.0,
+    figures = {"on all %": 1.0, "worst tenth %": 2.0, "client TMACs": 1.0, "up MB": 3.0, "down MB": 3.0, "virtual h": 0.1, "rounds": 4.0,
                "server s": 0.5, "own % at 25": 20.0, "own % at 50": 40.0}  # fmt: skip
     return [
         Measurement("har", "benchmark", seed, {"row": label, "learning_rate": 0.1, "method": ROWS[label].method},
@@ -117,7 +117,7 @@ def test_ranks_are_paired_by_seed_and_leave_floors_out() -> None:
 def test_a_table_has_methods_first_and_floors_below() -> None:
     shown = [line for line in table.page(lines()).splitlines() if line.startswith("| ")][2:]
     assert [line.split(" | ")[0] for line in shown] == ["| HeteroFL", "| FjORD", "| local only"]
-    assert "| 1.5 ± 1.0 | 60.0 ± 14.1 |" in shown[0]
+    assert "| 1.5 ± 6.4 | 60.0 ± 14.1 |" in shown[0]
 
 
 def test_seeds_that_choose_learning_rates_are_no_results() -> None:
