@@ -35,13 +35,13 @@ class Networks:
         channels: Of ``large``'s two stages.
         exits: Channels of the VGG's stem and blocks.
         types: Named models, or (channels, channels, hidden units) of a CNN, weakest device first.
-        weakest: Which of ``types`` costs B.
+        weakest: Which of ``types`` costs B. None: ``small`` does.
     """
 
     channels: tuple[int, int]
     exits: tuple[int, ...]
     types: tuple[str | tuple[int, int, int], ...]
-    weakest: str | tuple[int, int, int]
+    weakest: str | tuple[int, int, int] | None
 
     def written(self, shape: Shape, classes: int, folder: Path) -> dict[str, str]:
         """Write the specs into ``folder``, and return their paths by what they are called above and by ``weakest``."""
@@ -59,10 +59,11 @@ class Networks:
 @cache
 def _specs(sizes: Networks, shape: Shape, classes: int) -> dict[str, ModelSpec]:
     first, second = sizes.channels
-    weakest = _named(sizes.weakest, shape, classes)
+    small = _cells(shape, classes, [first // 4, second // 4])
+    weakest = small if sizes.weakest is None else _named(sizes.weakest, shape, classes)
     return {
         "large": _cells(shape, classes, [first, second]),
-        "small": _cells(shape, classes, [first // 4, second // 4]),
+        "small": small,
         "atoms": _cells(shape, classes, [2 * first, 2 * second]),
         "exits": _vgg(shape, classes, sizes.exits),
         "scaled": _widest_vgg(shape, classes, sizes.exits, 2 ** (KINDS - 1) * models.cost(weakest).forward_macs),
@@ -103,8 +104,8 @@ def _named(model: str | tuple[int, int, int], shape: Shape, classes: int) -> Mod
 
 
 FOLDED = Networks(
-    (12, 24), (5, 8, 20, 48, 96, 160),
-    ((6, 12, 72), "lenet_6k", (16, 32, 64), "cnn_small", "nasbench201_2x"), (6, 12, 72),
+    (4, 8), (1, 3, 8, 20, 40, 64),
+    ((1, 4, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None,
 )  # fmt: skip
 USUAL = Networks(
     (8, 16), (6, 8, 16, 32, 64, 128),

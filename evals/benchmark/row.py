@@ -41,7 +41,7 @@ def _job(name: str, label: str, seed: int, rate: float, folders: Mapping[str, Pa
         figures, code = pooled.figures(task, row.pooled, planned, seed, run.JOB), jobs.short_commit(commit())
     else:
         log_dir = run.trained(planned, name, seed, folders["runs"])
-        figures, code = run.figures(log_dir, task.budget_macs), jobs.code_version(log_dir)
+        figures, code = run.figures(log_dir, task), jobs.code_version(log_dir)
     measured = Measurement(name, "benchmark", seed, keys, figures, code=code)
     with locked(results):
         _record(Records.load(results), measured)

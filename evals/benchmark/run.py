@@ -12,7 +12,9 @@ from evals.benchmark.devices import write_devices
 from evals.benchmark.methods import Row
 from evals.benchmark.tasks import BENCHMARK, PARTITION, Task
 from evals.paper import jobs
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.data.store import open_data_set
+from fedscale_ext.models.memory import training_memory
 
 RATES = (0.03, 0.1, 0.3)
 """Learning rates, of which a job on a seed of its own chooses."""
@@ -65,7 +67,7 @@ def plan(keys: Mapping[str, Any], row: Row) -> str:
     return jobs.digest({**shared, **{key: value for key, value in keys.items() if key not in of_a_seed}})
 
 
-def figures(log_dir: Path, budget: float) -> dict[str, float]:
+def figures(log_dir: Path, task: Task) -> dict[str, float]:
     """Return the figures of a job by the table's columns."""
     summary = jobs.summary(log_dir)
     own = jobs.client_accuracies(log_dir)
@@ -84,6 +86,7 @@ def figures(log_dir: Path, budget: float) -> dict[str, float]:
         "virtual h": summary["time"]["virtual_s"] / 3600,
         "rounds": float(summary["rounds"]),
         "models": float(len(summary["models"])),
+        "device MB": max(_step_mb(model["spec"], task) for model in summary["models"] if model["serves"]),
         "beyond capacity": float(summary["beyond_capacity"]),
         "wall s": summary["time"]["wall_s"],
         "server s": sum(one["seconds"].get(part, 0.0) for one in rounds for part in ("aggregate", "evolve")),
@@ -91,6 +94,11 @@ def figures(log_dir: Path, budget: float) -> dict[str, float]:
     if summary.get("on_all"):
         found["on all %"] = 100 * summary["on_all"]["mean"]
     for share in SHARES:
-        spent = [accuracy for macs, accuracy in points if macs >= share * budget / 1e12]
+        spent = [accuracy for macs, accuracy in points if macs >= share * task.budget_macs / 1e12]
         found[f"own % at {100 * share:.0f}"] = spent[0] if spent else float("nan")
     return found
+
+
+def _step_mb(spec: Mapping[str, Any], task: Task) -> float:
+    """Return the megabytes of a training step of a model, as a job's summary has its spec."""
+    return sum(training_memory(ModelSpec.from_json(spec), int(task.keys["batch_size"]))) / 1e6

@@ -26,6 +26,7 @@ _COLUMNS = {  # heading -> (figure, digits)
     "TMACs": ("client TMACs", 2),
     "MB up": ("up MB", 1),
     "MB down": ("down MB", 1),
+    "device MB": ("device MB", 2),
     "virtual h": ("virtual h", 2),
     "rounds": ("rounds", 0),
     "server s": ("server s", 1),
@@ -40,6 +41,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **on all %**: the same models on all clients' test samples.
 - **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
 - **TMACs, MB up, MB down**: what all clients computed, sent and received.
+- **device MB**: memory of a training step of the largest model that a client has.
 - **virtual h**: hours on the clients' clock.
 - **server s**: the server's own work, on the machine of the run.
 - **rank**: mean over the seeds that all methods have, with Student's 95 % interval. Lower is better.
