@@ -72,8 +72,8 @@ def join(place: Place, wait_s: float, say: Callable[[str], None]) -> None:
     prepare_process(config)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     executor = executor_class(config.job.method)(config)
-    _log_to_file_only()
-    say(f"executor {offer.executor} works on {device}; Ctrl-C lets it leave, and its work goes to others")
+    log = _log_to_file_only()
+    say(f"executor {offer.executor} works on {device}; Ctrl-C lets it leave, and its work goes to others; log: {log}")
     try:
         executor.run()
     except KeyboardInterrupt:
@@ -106,8 +106,16 @@ def configuration(offer: Offer, place: Place, wait_s: float) -> JobConfig:
     return config
 
 
-def _log_to_file_only() -> None:
-    """Keep FedScale's log, which its executor's constructor has set up, off the terminal, but for warnings."""
+def _log_to_file_only() -> str:
+    """Keep FedScale's log, which its executor's constructor has set up, off the terminal, but for errors.
+
+    Returns:
+        The path of the log's file.
+
+    """
     for handler in logging.root.handlers:
         if type(handler) is logging.StreamHandler:
-            handler.setLevel(logging.WARNING)
+            handler.setLevel(logging.ERROR)
+    return ", ".join(
+        handler.baseFilename for handler in logging.root.handlers if isinstance(handler, logging.FileHandler)
+    )

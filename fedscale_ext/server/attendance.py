@@ -39,12 +39,21 @@ class Attendance:
         emit: Takes the events.
         present: Returns the numbers of the executors that are present.
         clock: Returns the time in seconds since 1970.
+        call_later: Calls a function once, after so many seconds.
 
     """
 
-    def __init__(self, emit: Emit, present: Callable[[], set[str]], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        emit: Emit,
+        present: Callable[[], set[str]],
+        clock: Callable[[], float] = time.time,
+        call_later: Callable[[float, Callable[[], None]], None] | None = None,
+    ) -> None:
         self._emit, self._present, self._clock = emit, present, clock
+        self._call_later = call_later or _call_later
         self._lock = threading.Lock()
+        self._planned = self._closed = False  # whether a later event is planned, and whether there are no more
         self._lines: dict[str, _Executor] = {}
         self._emitted_at = 0.0
         self._emitted: set[str] = set()  # executors of the last event
@@ -76,14 +85,36 @@ class Attendance:
         """Emit the lines of those who are present: at once if somebody came or went, else once in a second."""
         present = self._present()
         with self._lock:
+            if self._closed:
+                return
             for executor in self._lines.keys() - present:
                 self._lines[executor].unit = 0  # its work is another one's by now
             now = self._clock()
-            if present == self._emitted and 0 <= now - self._emitted_at < _PAUSE_S:
+            since = now - self._emitted_at
+            if present == self._emitted and 0 <= since < _PAUSE_S:
+                if not self._planned:  # what was just done must not stay untold until something else is
+                    self._planned = True
+                    self._call_later(_PAUSE_S - since, self._tell_planned)
                 return
             self._emitted, self._emitted_at = present, now
             lines = [asdict(self._lines[name]) for name in sorted(present & self._lines.keys(), key=int)]
             self._emit({"event": EVENT, "executors": lines})
+
+    def close(self) -> None:
+        """Emit nothing any more."""
+        with self._lock:
+            self._closed = True
+
+    def _tell_planned(self) -> None:
+        with self._lock:
+            self._planned, self._emitted_at = False, 0.0
+        self.tell()
+
+
+def _call_later(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 def _clients(header: Any) -> int:

@@ -375,6 +375,7 @@ class Coordinator(NoPickle, Aggregator):
             self._changed.wait_for(lambda: self._farewells >= self.board.here, self.farewell_s)
         if self.grpc_server is not None:
             self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
+        self.attendance.close()
         self.log_writer.close()
         if self.wandb is not None:
             self.wandb.finish(failed=sys.exc_info()[0] is not None)

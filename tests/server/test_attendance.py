@@ -14,7 +14,10 @@ TEST = Unit(8, "model_test", {"round": 3, "clients": [1, 2, 3]}, ())
 class Job:
     def __init__(self) -> None:
         self.now, self.present, self.events = 100.0, set[str](), list[Any]()
-        self.attendance = Attendance(self.events.append, lambda: set(self.present), lambda: self.now)
+        self.later: list[tuple[float, Any]] = []
+        self.attendance = Attendance(
+            self.events.append, lambda: set(self.present), lambda: self.now, lambda *call: self.later.append(call)
+        )
 
     def come(self, executor: str, joined: bool = False) -> None:
         self.present.add(executor)
@@ -40,6 +43,25 @@ def test_whoever_comes_or_goes_is_told_at_once_and_work_once_in_a_second() -> No
     job.present.remove("10")
     job.attendance.tell()
     assert len(job.events) == 5 and job.last.keys() == {"1", "2"}
+
+
+def test_what_was_done_within_the_second_is_told_after_it() -> None:
+    job = Job()
+    job.come("1")
+    job.attendance.take("1", TRAIN)
+    job.attendance.tell()
+    job.now += 0.25
+    job.attendance.tell()
+    ((seconds, call),) = job.later  # one, however much is done
+    assert (seconds, len(job.events)) == (1.0, 1)
+    job.now += 0.5  # timers are not exact
+    call()
+    assert job.last["1"]["unit"] == 7
+    job.attendance.tell()
+    assert len(job.events) == 2 and len(job.later) == 2
+    job.attendance.close()
+    job.later[1][1]()
+    assert len(job.events) == 2
 
 
 def test_a_line_says_what_is_done_and_counts_what_was() -> None:
