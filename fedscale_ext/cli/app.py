@@ -9,6 +9,7 @@ from fedscale_ext.cli import (
     dataset,
     dataset_download,
     driver_commands,
+    executor_commands,
     export,
     leaderboard,
     methods,
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(driver_commands.app, name="driver")
+app.add_typer(executor_commands.app, name="executor")
 app.add_typer(config.app, name="config")
 dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
