@@ -105,13 +105,34 @@ class Result(Mapping[str, Any]):
         """Table with a row per client.
 
         The name is the one that the data give the client, None for jobs of earlier versions. Further columns are its
-        accuracy in the last test, the key of its served model, and its samples. ``capacity`` is the MACs per sample
-        that its device affords; the speed of the device follows.
+        accuracy in the last test, its balanced accuracy and macro F1 where the job counted classes, the key of its
+        served model, and its samples. ``capacity`` is the MACs per sample that its device affords; the speed of the
+        device follows.
         """
         from fedscale_ext.metrics.jsonable import plain
         from fedscale_ext.report.series import client_rows
 
         return _table(plain(client_rows(self._job)))
+
+    def classes(self, client: str | None = None) -> Any:
+        """Return a table with a row per class, of the job's last test.
+
+        Columns are the class's ``label`` and ``name``, its test ``samples``, the number that was ``predicted`` as it,
+        the ``accuracy`` on its samples, and ``f1``. A class without test samples has no accuracy.
+
+        Args:
+            client: Name of a client. By default, the test samples of all clients count together.
+
+        Raises:
+            UserError: If there is no such client, or the job did not count classes: jobs on text, jobs that have not
+                ended, and jobs of earlier versions.
+
+        """
+        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.report.series import class_rows
+
+        number = None if client is None else self._job.client_number(client)
+        return _table(plain(class_rows(self._job, number)))
 
     @cached_property
     def lineage(self) -> Any:
@@ -142,11 +163,14 @@ class Result(Mapping[str, Any]):
 
         return {name: Picture(figure) for name, (_title, figure) in plots(self._job).items()}
 
-    def report(self, out: str | Path | None = None) -> Path:
-        """Write the page, plots and figures of ``fedscale report`` below ``out`` (the job's ``report``); the page."""
+    def report(self, out: str | Path | None = None, by_class: bool = False) -> Path:
+        """Write the page, plots and figures of ``fedscale report`` below ``out`` (the job's ``report``); the page.
+
+        ``by_class``: the page has figures of classes, as with ``--by-class``.
+        """
         from fedscale_ext.report.build import build
 
-        return build([self.path], self.path / "report" if out is None else Path(out))[0]
+        return build([self.path], self.path / "report" if out is None else Path(out), by_class=by_class)[0]
 
 
 def load(job: str | Path) -> Result:
