@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedscale_ext.core.errors import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
     from fedscale_ext.report.loading import LoadedJob
@@ -150,6 +151,22 @@ class Result(Mapping[str, Any]):
         from fedscale_ext.report.own_tables import method_tables
 
         return {name: _table(rows) for name, rows in method_tables(self._summary).items()}
+
+    def predict(self, client: str, inputs: "str | Path | np.ndarray") -> Any:
+        """Return a table with a row per sample: its ``name``, the predicted ``label`` and the ``probability``.
+
+        Args:
+            client: Name of the client whose served model predicts. A model that the client keeps itself is its own.
+            inputs: An npz file with an array ``x``, a picture, a folder of pictures, or a data folder; or the array.
+
+        Raises:
+            UserError: If the job has not ended, the client or its model is not there, or inputs cannot be read.
+
+        """
+        from fedscale_ext.api.predict import predict
+
+        source = Path(inputs) if isinstance(inputs, str | Path) else inputs
+        return _table([vars(each) for each in predict(self._job, client, source)])
 
     def plot(self) -> Picture:
         """The job at a glance: accuracy by rounds, time and computation, loss, participants and clients."""

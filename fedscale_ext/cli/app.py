@@ -13,6 +13,7 @@ from fedscale_ext.cli import (
     leaderboard,
     methods,
     models,
+    predict,
     report,
     traces,
 )
@@ -40,6 +41,7 @@ app.command("data")(dataset.list_)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
 app.command()(export.export)
+app.command()(predict.predict)
 app.add_typer(traces.app, name="traces")
 
 

@@ -48,7 +48,7 @@ GOOD = {
     "traces convert": f"{TRACES}/sample_capacity.csv capacity.npz",
     "traces synthesize": "20 -o traces",
 }
-ELSEWHERE = {"driver submit", "export"}  # tests/cluster makes hosts, tests/api a trained model
+ELSEWHERE = {"driver submit", "export", "predict"}  # tests/cluster makes hosts, tests/api trained models
 BAD = {
     "report": ("none", "there is no job 'none'"),
     "driver start": ("none.yml", "no configuration 'none.yml'"),
@@ -67,6 +67,7 @@ BAD = {
     "dataset verify": ("none", "none"),
     "dataset show": ("none", "none"),
     "export": ("none", "none"),
+    "predict": ("none small.npz --client 1", "none"),
     "dataset download": ("cifar11", "did you mean 'cifar10'"),
     "data": ("small.npz", "small.npz"),
     "models": ("--data femnst", "did you mean 'femnist'"),
