@@ -14,6 +14,7 @@ from fedscale_ext.cli import (
     leaderboard,
     methods,
     models,
+    predict,
     report,
     traces,
 )
@@ -42,6 +43,7 @@ app.command("data")(dataset.list_)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
 app.command()(export.export)
+app.command()(predict.predict)
 app.add_typer(traces.app, name="traces")
 
 
