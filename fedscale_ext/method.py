@@ -31,7 +31,13 @@ from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.aggregator import MultiModelAggregator  # noqa: E402
 from fedscale_ext.server.requirements import About, Excludes, Feature  # noqa: E402
 from fedscale_ext.submodels import CountMean, count_mean, extract, insert, narrowed, window  # noqa: E402
-from fedscale_ext.tasks.client_tensors import ClientState, ClientTensors, ReturnedTensors, SharedTensors  # noqa: E402
+from fedscale_ext.tasks.client_tensors import (  # noqa: E402
+    ClientState,
+    ClientTensors,
+    ReceivedTensors,
+    ReturnedTensors,
+    SharedTensors,
+)
 from fedscale_ext.training.local_training import MultiModelClient  # noqa: E402
 from fedscale_ext.training.samples import ClientSamples  # noqa: E402
 from fedscale_ext.util.ranges import (  # noqa: E402
@@ -72,6 +78,7 @@ __all__ = [
     "Population",
     "Positive",
     "Range",
+    "ReceivedTensors",
     "ReturnedTensors",
     "Share",
     "SharedTensors",

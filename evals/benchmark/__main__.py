@@ -47,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, mp_context=context, max_tasks_per_child=1) as pool:
         running = [
-            pool.submit(train_row, name, label, options.seeds or TASKS[name].seeds, options.rates, folders, options.results)
+            pool.submit(
+                train_row, name, label, options.seeds or TASKS[name].seeds, options.rates, folders, options.results
+            )
             for name in options.tasks
             for label in options.rows
         ]

@@ -1,4 +1,4 @@
-"""A row of a task: its learning rate is chosen, its seeds are trained, and each job becomes a line of ``runs.jsonl``."""
+"""A row of a task: its learning rate is chosen, its seeds are trained, and each job becomes a line."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -26,7 +26,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport.board import Board
 from fedscale_ext.transport.executor_link import Connection
 from fedscale_ext.transport.leases import Worker
-from fedscale_ext.transport.signing import Signer
+from fedscale_ext.transport.signing import JOINING, Signer
 from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.util.token import new_token, read_token
 
@@ -80,6 +80,7 @@ class Served:
         self.aggregator.init_control_communication()
         self._signer = Signer(read_token(token), "fuzz_server")
         self._other = Signer(bytes(32), "fuzz_server")
+        self._joining = Signer(read_token(token), "")
         self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self._friend = Connection(with_values(config, this_rank=1))
         self._friend.connect_to_server()
@@ -144,7 +145,9 @@ class Served:
             case 3:
                 call, stamp, body = "CLIENT_REGISTER", good, body + b"\0"
             case 4:
-                stamp = self._signer.stamp(_SERVICE + call, random.choice([0, 3, 2**31]), body, now)[0]
+                call = call if call in _CALLS else "CLIENT_PING"  # gRPC answers an unknown call that is signed right
+                by, number = random.choice([(self._signer, JOINING), (self._joining, 1), (self._signer, 3)])
+                stamp = by.stamp(_SERVICE + call, number, body, now)[0]
             case _:
                 stamp = mutated(random, good, [good, random.randbytes(93)])
                 stamp = None if stamp == good else stamp
@@ -160,10 +163,12 @@ class Served:
         seeds = self._corpus.registrations if call == "CLIENT_REGISTER" else [m for _, m in self._corpus.results]
         change = rewritten if random.random() < 0.7 else mutated
         data = change(random, random.choice(seeds), self._corpus.messages)
-        body = self._request(call, data=data).SerializeToString()
+        joins = call == "CLIENT_REGISTER" and random.random() < 0.2
+        number, by = (JOINING, self._joining) if joins else (1, self._signer)
+        body = self._request(call, str(number), data).SerializeToString()
         if random.random() < 0.1:
             body = mutated(random, body, [body])
-        error = self._call(call, body, self._signer.stamp(_SERVICE + call, 1, body, int(1000 * time.time()))[0])
+        error = self._call(call, body, by.stamp(_SERVICE + call, number, body, int(1000 * time.time()))[0])
         if error is None:
             return True
         allowed = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED)

@@ -14,21 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext import models
+from fedscale_ext.api.served import job_data, load_network
 from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.types import is_personal, members
-from fedscale_ext.data.job_data import open_recorded_data
-from fedscale_ext.data.layout import names_in, read_description
-from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.class_names import class_names
 from fedscale_ext.data.registry import known, normalisation
 from fedscale_ext.metrics.files import write_atomic
-from fedscale_ext.metrics.models import load_model
 from fedscale_ext.report.loading import LoadedJob
 
 TOLERANCE = 1e-3
@@ -97,7 +93,7 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
     runtime = _packages()
     key = _chosen(job, model, client)
     network, shape, classes = _network(job, key)
-    labels = _labels(job.header["config"], classes)
+    labels = class_names(job.header["config"], classes)
     about = {"labels": json.dumps(labels), "job": job.name, "model": key, "method": str(job.header["method"])}
     content = _onnx(network, shape, about)
     served = _served(job, key)
@@ -116,9 +112,7 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
 
 def _network(job: LoadedJob, key: str) -> tuple[nn.Module, tuple[int, int, int], int]:
     """Return a model with the normalisation of the job's data, in evaluation; the shape of a sample; the classes."""
-    spec, state = load_model(job.folder / "models" / f"{quote(key, safe=' ')}.safetensors")
-    network = models.build(spec)
-    network.load_state_dict(state)
+    spec, network = load_network(job, key)
     data_set = str(job.header["config"]["data_set"])
     entry = known(data_set)
     pixels = not (entry and entry.values)
@@ -131,11 +125,8 @@ def _test_samples(job: LoadedJob, clients: Sequence[int]) -> tuple[np.ndarray, n
 
     None where there are none, or where the data are not there any more or are others.
     """
-    try:
-        data = open_recorded_data(job.header["config"])
-    except (UserError, KeyError):
-        return None
-    if data.digest != job.digest or not clients:
+    data = job_data(job)
+    if data is None or not clients:
         return None
     rows = np.concatenate([data.test_rows(client) for client in clients])
     return (np.asarray(data.x[rows], dtype=np.float32), data.y[rows]) if len(rows) else None
@@ -179,10 +170,10 @@ def _chosen(job: LoadedJob, model: str | None, client: str | None) -> str:
             raise UserError(f"{job.name} has {len(keys)} models: name one by --model or a client by --client; "
                             f"it has {', '.join(keys[:10])}")  # fmt: skip
         return keys[0]
-    names = job.clients.names if job.clients is not None and job.clients.names else []
-    if client not in names or job.evaluation is None:
-        raise UserError(f"{job.name} tells of no client {client!r}{meant_or_known(client, names)}")
-    served = job.evaluation.serve[list(names).index(client)]
+    number = job.client_number(client)
+    if job.evaluation is None:
+        raise UserError(f"{job.name} has not tested client {client!r}")
+    served = job.evaluation.serve[number - 1]
     if is_personal(served):
         raise UserError(f"client {client} keeps a model of its own, which is not among the job's models: name one of "
                         f"these by --model; they are {', '.join(keys[:10])}")  # fmt: skip
@@ -190,16 +181,6 @@ def _chosen(job: LoadedJob, model: str | None, client: str | None) -> str:
         raise UserError(f"client {client} is served an ensemble of {served.replace('+', ', ')}: export them one by one "
                         "by --model")  # fmt: skip
     return served
-
-
-def _labels(config: Any, classes: int) -> list[str]:
-    try:
-        names = names_in(read_description(data_folder(Path(config["data_dir"]))))
-    except UserError:
-        names = []
-    entry = known(str(config["data_set"]))
-    names = names or list(entry.label_names if entry else ())
-    return [names[number] if number < len(names) else str(number) for number in range(classes)]
 
 
 def _onnx(network: nn.Module, shape: Sequence[int], about: dict[str, str]) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedscale_ext.core.errors import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
     from fedscale_ext.report.loading import LoadedJob
@@ -105,13 +106,34 @@ class Result(Mapping[str, Any]):
         """Table with a row per client.
 
         The name is the one that the data give the client, None for jobs of earlier versions. Further columns are its
-        accuracy in the last test, the key of its served model, and its samples. ``capacity`` is the MACs per sample
-        that its device affords; the speed of the device follows.
+        accuracy in the last test, its balanced accuracy and macro F1 where the job counted classes, the key of its
+        served model, and its samples. ``capacity`` is the MACs per sample that its device affords; the speed of the
+        device follows.
         """
         from fedscale_ext.metrics.jsonable import plain
         from fedscale_ext.report.series import client_rows
 
         return _table(plain(client_rows(self._job)))
+
+    def classes(self, client: str | None = None) -> Any:
+        """Return a table with a row per class, of the job's last test.
+
+        Columns are the class's ``label`` and ``name``, its test ``samples``, the number that was ``predicted`` as it,
+        the ``accuracy`` on its samples, and ``f1``. A class without test samples has no accuracy.
+
+        Args:
+            client: Name of a client. By default, the test samples of all clients count together.
+
+        Raises:
+            UserError: If there is no such client, or the job did not count classes: jobs on text, jobs that have not
+                ended, and jobs of earlier versions.
+
+        """
+        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.report.series import class_rows
+
+        number = None if client is None else self._job.client_number(client)
+        return _table(plain(class_rows(self._job, number)))
 
     @cached_property
     def lineage(self) -> Any:
@@ -130,6 +152,22 @@ class Result(Mapping[str, Any]):
 
         return {name: _table(rows) for name, rows in method_tables(self._summary).items()}
 
+    def predict(self, client: str, inputs: "str | Path | np.ndarray") -> Any:
+        """Return a table with a row per sample: its ``name``, the predicted ``label`` and the ``probability``.
+
+        Args:
+            client: Name of the client whose served model predicts. A model that the client keeps itself is its own.
+            inputs: An npz file with an array ``x``, a picture, a folder of pictures, or a data folder; or the array.
+
+        Raises:
+            UserError: If the job has not ended, the client or its model is not there, or inputs cannot be read.
+
+        """
+        from fedscale_ext.api.predict import predict
+
+        source = Path(inputs) if isinstance(inputs, str | Path) else inputs
+        return _table([vars(each) for each in predict(self._job, client, source)])
+
     def plot(self) -> Picture:
         """The job at a glance: accuracy by rounds, time and computation, loss, participants and clients."""
         from fedscale_ext.report.plots import draw
@@ -142,11 +180,14 @@ class Result(Mapping[str, Any]):
 
         return {name: Picture(figure) for name, (_title, figure) in plots(self._job).items()}
 
-    def report(self, out: str | Path | None = None) -> Path:
-        """Write the page, plots and figures of ``fedscale report`` below ``out`` (the job's ``report``); the page."""
+    def report(self, out: str | Path | None = None, by_class: bool = False) -> Path:
+        """Write the page, plots and figures of ``fedscale report`` below ``out`` (the job's ``report``); the page.
+
+        ``by_class``: the page has figures of classes, as with ``--by-class``.
+        """
         from fedscale_ext.report.build import build
 
-        return build([self.path], self.path / "report" if out is None else Path(out))[0]
+        return build([self.path], self.path / "report" if out is None else Path(out), by_class=by_class)[0]
 
 
 def load(job: str | Path) -> Result:

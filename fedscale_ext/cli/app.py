@@ -9,10 +9,12 @@ from fedscale_ext.cli import (
     dataset,
     dataset_download,
     driver_commands,
+    executor_commands,
     export,
     leaderboard,
     methods,
     models,
+    predict,
     report,
     traces,
 )
@@ -31,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(driver_commands.app, name="driver")
+app.add_typer(executor_commands.app, name="executor")
 app.add_typer(config.app, name="config")
 dataset.app.command("download")(dataset_download.download)
 app.add_typer(dataset.app, name="dataset")
@@ -40,6 +43,7 @@ app.command("data")(dataset.list_)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
 app.command()(export.export)
+app.command()(predict.predict)
 app.add_typer(traces.app, name="traces")
 
 

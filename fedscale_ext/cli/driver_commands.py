@@ -1,5 +1,6 @@
 """``fedscale driver``: start, stop, look at jobs."""
 
+import shlex
 import sys
 import time
 from datetime import datetime
@@ -293,9 +294,33 @@ def status(job: OptionalJobName = None) -> None:
 
         facts["processes"] = ""
         facts |= {host: ", ".join(running) or "nothing runs" for host, running in leftovers(record).items()}
+    if record.state() == "running" and not record.in_process:
+        facts |= _executors(record)
     for title, value in facts.items():
         if value:
             print(f"{title:<14} {value}")
+
+
+def _executors(job: "Job") -> dict[str, str]:
+    """Who works for a running job, what each does, how fast; and the command with which others join."""
+    facts = {}
+    for line in job.executors:
+        words = f"{line['host']}, {line['device']}{', joined' if line['joined'] else ''}: "
+        if line["unit"]:
+            since = max(0.0, time.time() - line["since"])
+            words += f"{line['kind']} of {line['clients']} clients in round {line['round']} for {since:.1f} s"
+        else:
+            words += "waits"
+        if line["units_done"]:
+            rate = line["clients_done"] / max(line["busy_s"], 1e-3)
+            words += f"; {line['units_done']:,} units in {line['busy_s']:.1f} s, {rate:.3g} clients/s"
+        facts[f"executor {line['executor']}"] = words
+    given = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
+    if facts and {"ps_ip", "ps_port", "token_file"} <= given.keys():
+        host = f"[{given['ps_ip']}]" if ":" in given["ps_ip"] else given["ps_ip"]
+        token = shlex.quote(given["token_file"])
+        facts["more join by"] = f"fedscale executor join {host}:{given['ps_port']} --token-file {token}"
+    return facts
 
 
 def _row(name: str) -> list[str]:

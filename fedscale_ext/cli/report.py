@@ -16,9 +16,10 @@ Jobs = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the report.")]
+ByClass = Annotated[bool, typer.Option("--by-class", help="Show balanced accuracy, macro F1, and a table of classes.")]
 
 
-def report(job: Jobs, out: Out = Path("report")) -> None:
+def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> None:
     """Compare jobs, or look at one: a page, plots and figures.
 
     Writes DIR/report.html (one file, opens anywhere without a network), plots as PNG and SVG below
@@ -30,6 +31,8 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     Exit code 0 when the report is written, 2 for bad input or if no name stands for a job.
 
     Example: fedscale report fedavg_digits splitmix_digits -o comparison
+
+    Example: fedscale report fedavg_digits --by-class
     """
     from fedscale_ext.driver.naming import failures, find_existing_jobs
     from fedscale_ext.driver.tables import console, print_table
@@ -38,10 +41,10 @@ def report(job: Jobs, out: Out = Path("report")) -> None:
     from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
     named, unknown = find_existing_jobs(job)
-    page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders))
+    page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class)
     screen = console()
-    rows = lines(arms)
-    print_table(screen, *comparison_rows(arms, rows))
+    rows = lines(arms, by_class)
+    print_table(screen, *comparison_rows(arms, rows, by_class))
     for sentence in filter(None, (_unknown(unknown), left_out, *cautions(arms), *table_notes(rows))):
         typer.echo(f"note: {sentence}", err=True)
     if screen.is_terminal:

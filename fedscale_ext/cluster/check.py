@@ -83,7 +83,7 @@ def compare(reports: Mapping[str, Report], host_of: Mapping[str, str], config: J
 
 def _compare_data(reports: Mapping[str, Report], config: JobConfig) -> None:
     training = {host: report.data for host, report in reports.items() if report.data is not None}
-    first = next(iter(training))
+    first = next(iter(training), "")
     for host, digest in training.items():
         if digest != training[first]:
             raise UserError(

@@ -119,7 +119,7 @@ def _executor(cluster: str) -> Any:
 def _shape(config: JobConfig) -> tuple[int, list[int]]:
     """Nodes, and executors on each GPU of one, from worker_ips, whose hosts' names Slurm chooses."""
     workers = slots_by_worker(config)
-    counts = workers[0][1]
+    counts = workers[0][1] if workers else []
     if any(other != counts for _, other in workers) or not sum(counts):
         raise UserError(
             "under Slurm each entry of worker_ips stands for a node, and all nodes run the same number of executors: "

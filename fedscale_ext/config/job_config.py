@@ -27,13 +27,14 @@ from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 _MAX_EXECUTORS = 1024
 _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
+# keys that each process of a job has for itself
+_OF_A_PROCESS = {"log_path", "time_stamp", "ps_ip", "ps_port", "this_rank", "num_executors", "executor_configs",
+                 "cuda_device", "resume", "resume_from", "token_file", "tls_ca", "tls_aggregator_cert",
+                 "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 # keys that say where a job runs, and for how many rounds, not what it computes
-_NOT_DECISIVE = {"log_path", "time_stamp", "ps_ip", "ps_port", "rounds", "this_rank", "num_executors", "resume",
-                  "executor_configs", "cuda_device", "job_name", "unit_timeout_s", "register_timeout_s",
-                  "max_message_mb", "checkpoint_interval", "checkpoint_keep", "resume_from",
-                  "lease_s", "replacement_s", "reconnect_s", "unit_tries",
-                  "token_file", "message_window_s", "tls_ca", "tls_aggregator_cert", "tls_aggregator_key",
-                  "tls_executor_cert", "tls_executor_key"}  # fmt: skip
+_NOT_DECISIVE = _OF_A_PROCESS | {"rounds", "job_name", "unit_timeout_s", "register_timeout_s", "max_message_mb",
+                                 "checkpoint_interval", "checkpoint_keep", "lease_s", "replacement_s", "reconnect_s",
+                                 "unit_tries", "message_window_s"}  # fmt: skip
 
 
 class AuthKeys(BaseModel):
@@ -283,6 +284,12 @@ def to_argv(config: JobConfig, **extra: Any) -> list[str]:
     return [f"--{key}={_as_text(key, value)}" for key, value in pairs.items()]
 
 
+def shared_argv(config: JobConfig) -> list[str]:
+    """Return the arguments that every executor of the job has, wherever it is; none is secret or of one process."""
+    pairs = {key: value for key, value in config.given.items() if key not in _OF_A_PROCESS | _SECRET}
+    return [f"--{key}={_as_text(key, value)}" for key, value in pairs.items()]
+
+
 def with_values(config: JobConfig, **values: Any) -> JobConfig:
     """Return a copy of the job with some job_conf keys set anew, validated again."""
     cluster = {key: value for key, value in config.cluster.model_dump().items() if key != "ps_ip"}
@@ -294,19 +301,17 @@ def with_values(config: JobConfig, **values: Any) -> JobConfig:
 def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
     """Return one (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``.
 
-    A host without slots runs one executor per core that this process may use, or one on its first GPU.
+    A host without slots runs one executor per core that this process may use, or one on its first GPU. Without any
+    executor, the job waits for others to join.
     """
     if sum(sum(counts) for _, counts in slots_by_worker(config)) > _MAX_EXECUTORS:
         raise UserError(f"worker_ips asks for more than {_MAX_EXECUTORS:,} executors; give fewer slots")
-    slots = [
+    return [
         (host, gpu)
         for host, counts in slots_by_worker(config)
         for gpu, count in enumerate(counts)
         for _ in range(count)
     ]
-    if not slots:
-        raise UserError("worker_ips asks for no executor: give at least one slot, as in localhost:[1]")
-    return slots
 
 
 def executor_configs(config: JobConfig) -> str:

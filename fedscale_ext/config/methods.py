@@ -39,6 +39,11 @@ _BUILT_IN = {
     "fedet": "fedscale_ext.methods.distillation.fedet:FedETAggregator",
     "spider": "fedscale_ext.methods.search.spider:SpiderAggregator",
     "fedproto": "fedscale_ext.methods.exchange.fedproto:FedProtoAggregator",
+    "fd": "fedscale_ext.methods.exchange.fd:FDAggregator",
+    "lgfedavg": "fedscale_ext.methods.exchange.lgfedavg:LGFedAvgAggregator",
+    "fedgh": "fedscale_ext.methods.exchange.fedgh:FedGHAggregator",
+    "fedtgp": "fedscale_ext.methods.exchange.fedtgp:FedTGPAggregator",
+    "fml": "fedscale_ext.methods.exchange.fml:FMLAggregator",
     "zerofl": "fedscale_ext.methods.pruning.zerofl:ZeroFLAggregator",
 }
 

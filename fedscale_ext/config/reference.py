@@ -37,6 +37,7 @@ every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meaning
 - `device_conf_file` defaults to `resampled` ([devices](#devices)).
 - `rounds: R` trains R rounds.
 - `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.
+- `worker_ips: []` starts none: the job waits for [executors that join](cluster.md#executors-that-join).
 - `worker_ips: localhost`, or no `worker_ips`, starts one executor per core that this process can use, each with one
   thread. With `use_cuda: True`, it starts one.
 - Slots override that: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.core.client_config import FIELDS, OVERRIDABLE
+from fedscale_ext.core.confusion import Confusion
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.local_steps import LocalSteps, local_steps, step_sizes
 from fedscale_ext.core.model_spec import Cost, ModelSpec
@@ -242,7 +243,8 @@ class Evaluation:
     ``correct`` and ``loss`` are sums over ``count`` test samples (count 0: client has none and
     takes no part in means); ``named`` maps a title to (accuracy, mean loss) over all samples, ``named_correct``
     to the correct answers on each client's (NaN: not tested). Where models are tested with masked logits (the key
-    ``mask_test``), ``unmasked`` has the correct answers of the same models without the mask, else None.
+    ``mask_test``), ``unmasked`` has the correct answers of the same models without the mask, else None. ``confusion``
+    is there for the last test of a job whose data have classes; with ``mask_test``, it is that of masked logits.
     """
 
     round: int
@@ -253,7 +255,9 @@ class Evaluation:
     count: np.ndarray
     named: Mapping[str, tuple[float, float]]
     named_correct: Mapping[str, np.ndarray] = field(default_factory=dict)
-    unmasked: np.ndarray | None = field(default_factory=lambda: None)  # no attribute of the class: one on disk reads it
+    # factories, so that they are no attributes of the class: an evaluation on disk reads them
+    unmasked: np.ndarray | None = field(default_factory=lambda: None)
+    confusion: Confusion | None = field(default_factory=lambda: None)
 
     @property
     def client_accuracy(self) -> np.ndarray:

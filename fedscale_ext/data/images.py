@@ -123,7 +123,14 @@ def natural_shape(source: Path | bytes, name: str = "") -> Shape:
     return _read(source, name or str(source), look)
 
 
-def write_png(path: Path, pixels: np.ndarray) -> None:
+def png_bytes(pixels: np.ndarray) -> bytes:
+    """Return uint8 pixels [C, H, W] with C 1 or 3 as the bytes of a PNG file."""
+    out = io.BytesIO()
+    write_png(out, pixels)
+    return out.getvalue()
+
+
+def write_png(path: Path | io.BytesIO, pixels: np.ndarray) -> None:
     """Write uint8 pixels [C, H, W] with C 1 or 3 as a PNG file."""
     plane = pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)
     # level 1: at this size, stronger compression costs time and saves nothing on a disk of 4 kB blocks

@@ -41,6 +41,12 @@ class ClientRows:
         return np.diff(self.offsets)
 
 
+def normalised(pixels: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+    """Normalise uint8 pixels or float16 values [n, C, H, W] to float32, on any device: less mean, by deviation."""
+    scaled = pixels.float().div_(255.0) if pixels.dtype == torch.uint8 else pixels.float()
+    return scaled.sub_(mean.to(pixels.device)).div_(std.to(pixels.device))
+
+
 @dataclass(frozen=True)
 class DataSet:
     """Samples of all clients. Clients are 1..N in order of first appearance in train.csv.
@@ -107,9 +113,7 @@ class DataSet:
 
     def normalised(self, pixels: torch.Tensor) -> torch.Tensor:
         """Normalise uint8 pixels or float16 values [n, C, H, W] to float32, on any device: less mean, by deviation."""
-        mean, std = self._mean.to(pixels.device), self._std.to(pixels.device)
-        scaled = pixels.float().div_(255.0) if pixels.dtype == torch.uint8 else pixels.float()
-        return scaled.sub_(mean).div_(std)
+        return normalised(pixels, self._mean, self._std)
 
     def labels(self, rows: Rows) -> torch.Tensor:
         """Return the labels of rows, int64 [len(rows)]."""

@@ -109,7 +109,7 @@ def _named(configs: Sequence[JobConfig]) -> list[tuple[JobConfig, str]]:
 
 def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any]:
     """What the process of the check is to do for a job, which resumes ``run`` if that is not None."""
-    gpu = max(index for _, index in executor_slots(config))
+    gpu = max((index for _, index in executor_slots(config)), default=0)
     argv = to_argv(config, cuda_device=f"cuda:{gpu}")
     here = not _awaits_setup(config)
     comparable = here and _reads_with_this_package(config)

@@ -46,6 +46,7 @@ class Job:
     reason: str | None = None  # why it failed
     stopped: str | None = None  # why it finished before its last round
     notices: list[str] = field(default_factory=list)  # different sentences that it gave, in their order
+    executors: list[dict[str, Any]] = field(default_factory=list)  # who is present, as server/attendance.py has it
     cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
     in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
 
@@ -69,6 +70,14 @@ class Job:
         if self.round is None:
             self.round = {"round": summary["rounds"], "rounds": summary["rounds"]}
             self.accuracy = summary["accuracy"]["mean"] if summary["accuracy"] else None
+
+    def note_executors(self, event: dict[str, Any]) -> list[str]:
+        """Take over who is there; a sentence for each executor that joined, or left again, since the last event."""
+        before = {line["executor"]: line for line in self.executors if line["joined"]}
+        self.executors = event["executors"]
+        after = {line["executor"]: line for line in self.executors if line["joined"]}
+        came = [f"executor {name} joined from {after[name]['host']}" for name in after if name not in before]
+        return came + [f"executor {name}, which had joined, is gone" for name in before if name not in after]
 
     def add_notice(self, event: dict[str, Any]) -> bool:
         """Take over a notice of the aggregator; whether it is a new one."""

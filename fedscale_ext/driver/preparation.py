@@ -94,7 +94,7 @@ def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
     if config.job.token_file is not None:
         read_token(config.job.token_file)
     if not plain:  # a setup command may be what fetches them
-        check_inputs(config)
+        check_inputs(config, data=bool(configuration.executor_slots(config)))  # else those who join have the data
     return plain, shell
 
 

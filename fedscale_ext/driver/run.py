@@ -258,6 +258,10 @@ class Run:
                 self._remember()
                 if self.restarts:
                     self.restarts.round_finished()
+            elif kind == "executors":
+                for sentence in self.job.note_executors(message.event):
+                    self.display.notice(sentence)
+                self._remember()
             elif kind == "notice" and self.job.add_notice(message.event):
                 self._remember()
             elif kind == "ready" and self.idle is not None:
@@ -294,6 +298,7 @@ class Run:
                 return
             outcome = replace(outcome, reason=f"{outcome.reason}, again and again without a finished round between")
         others = [name for name in self.processes.running() if name != AGGREGATOR]
+        others += [f"executor {line['executor']}" for line in self.job.executors if line["joined"]]
         if gone.name == AGGREGATOR or not others:
             self._fail(gone.name, outcome)
         elif self.failure is None:

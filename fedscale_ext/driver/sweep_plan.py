@@ -207,7 +207,7 @@ def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobC
 
 def at_once(config: JobConfig) -> int:
     """Number of such jobs that fit the machine side by side, by its cores, GPUs and free memory."""
-    executors = len(executor_slots(config))
+    executors = max(1, len(executor_slots(config)))  # a job without any waits for those that join
     if config.fedscale.use_cuda:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

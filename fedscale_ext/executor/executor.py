@@ -72,11 +72,28 @@ class MultiModelExecutor(NoPickle, Executor):
     def init_data(self) -> tuple[store.DataSet, store.DataSet]:
         """The decoded data set, once for training and testing rows."""
         data = open_job_data(self.config)
-        self.worker = Worker(
+        self.worker = self._worker(data)
+        return data, data
+
+    def _worker(self, data: store.DataSet) -> Worker:
+        return Worker(
             data, self.bench, self.get_client_trainer, self._client_config, self.training_handler, self.watch,
             self.config.job.augment, self.args.test_bsz, self.config.job.seed,
         )  # fmt: skip
-        return data, data
+
+    @classmethod
+    def worker_alone(cls, config: JobConfig, data: store.DataSet) -> Worker:
+        """Return a worker that no job runs: for what its clients' models are after the job.
+
+        The constructor is left out. It would set up a process: its logs and its connection to an aggregator.
+        """
+        executor = cls.__new__(cls)
+        executor.config, executor.args = config, config.fedscale
+        executor.device = device_of(config.fedscale)
+        executor.watch = Stopwatch()
+        executor.bench = Workbench(executor.device, config.job.precision)
+        executor.training_sets = data
+        return executor._worker(data)
 
     @overrides
     def report_executor_info_handler(self) -> bytes:

@@ -16,7 +16,13 @@ from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.executor import faults
 from fedscale_ext.tasks import bn_statistics
-from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientState, ReturnedTensors, SharedTensors
+from fedscale_ext.tasks.client_tensors import (
+    CONTROL_VARIATES,
+    ClientState,
+    ReceivedTensors,
+    ReturnedTensors,
+    SharedTensors,
+)
 from fedscale_ext.tasks.kind import TENSORS, Trained
 from fedscale_ext.tasks.units import in_parts
 from fedscale_ext.tasks.workbench import Workbench, can_factor
@@ -83,6 +89,7 @@ class Worker:
                 gradient_offset=received(CONTROL_VARIATES, index),
                 client_state=received(ClientState.kind, index),
                 shared_tensors=received(SharedTensors.kind, 0),
+                received_tensors=received(ReceivedTensors.kind, index),
                 returns_tensors=ReturnedTensors.kind in by_kind,
             )
             for index, item in enumerate(items)

@@ -69,6 +69,20 @@ class ByTypeAggregator(MultiModelAggregator):
         energy = joules(self.population.computation_ms, computation, communication, down, up)
         return Participation(self.one_way(up), down + up, computation + communication, energy)
 
+    def report_dealt_beyond(self, macs: Sequence[float], key: str) -> None:
+        """Count and report the clients that do not afford their type, where a hyperparameter deals the types.
+
+        Args:
+            macs: MACs per sample of each type's network.
+            key: The hyperparameter's name.
+
+        """
+        if beyond := self.count_beyond(np.array(macs, dtype=np.float64)[self.type_of]):
+            have = "client has" if beyond == 1 else "clients have"
+            self.notice(
+                f"{beyond:,} {have} a type that is beyond their capacity: {key} deals types whatever devices afford"
+            )
+
     def kept_share(self) -> np.ndarray | None:
         """Share of the whole model's parameters that each client holds in the end, float64 [clients].
 

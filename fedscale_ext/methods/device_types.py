@@ -176,12 +176,7 @@ class DeviceTypesAggregator(ByTypeAggregator):
     def _tell_unaffordable(self) -> None:
         """Report types beyond what devices afford: groups and ranges deal types whatever that is."""
         key = f"{self.params.method}.{'groups' if self.params.groups else 'ranges'}"
-        macs = np.array([cost.forward_macs for cost in self.costs])
-        if over := int((macs[self.type_of] > self.capacity).sum()):
-            have = "client has" if over == 1 else "clients have"
-            self.notice(
-                f"{over:,} {have} a type that is beyond their capacity: {key} deals types whatever devices afford"
-            )
+        self.report_dealt_beyond([cost.forward_macs for cost in self.costs], key)
         strongest = self.capacity.max()
         dear = [key for key, cost in zip(self.keys, self.costs, strict=True) if cost.forward_macs > strongest]
         if dear:

@@ -3,9 +3,10 @@
 ``evaluations/round-000050.safetensors`` holds, index client - 1, ``correct``, ``top5`` and ``count`` (in the
 smallest type that holds them), ``loss`` (float64) and ``served``, the place of the client's model among the keys that
 the metadata calls ``models``; ``named/0`` and so on the correct answers (float64) of the global models whose titles the
-metadata calls ``named``; ``unmasked`` the correct answers without the mask of ``mask_test``, where there is one. As
-text, 500,000 clients would cost seconds and 10 MB each time, and the evaluations of a long job would take more memory
-than all else.
+metadata calls ``named``; ``unmasked`` the correct answers without the mask of ``mask_test``, where there is one;
+``confusion/sizes`` and so on the confusion matrices of the last test, of as many classes as the metadata's ``classes``.
+As text, 500,000 clients would cost seconds and 10 MB each time, and the evaluations of a long job would take more
+memory than all else.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext.core.confusion import Confusion, from_tensors, smallest, to_tensors
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import Accuracy, accuracy, without_mask
@@ -29,6 +31,7 @@ from fedscale_ext.util.reading import load_json
 
 FOLDER = "evaluations"
 _NAME = re.compile(r"(?:round|personalised|before_training|after_training|on_all)-(\d+)\.safetensors")
+_CLASSES, _CONFUSION = "classes", "confusion/"
 _TYPES = {"correct": np.float64, "top5": np.float64, "loss": np.float64, "count": np.int64}
 
 
@@ -46,7 +49,7 @@ class StoredEvaluation(Evaluation):
         vars(self).update(round=round, named=named, figures=figures, path=path)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _TYPES and name not in ("serve", "named_correct", "unmasked"):
+        if name not in _TYPES and name not in ("serve", "named_correct", "unmasked", "confusion"):
             raise AttributeError(name)
         return getattr(self.whole(), name)
 
@@ -60,9 +63,10 @@ class StoredEvaluation(Evaluation):
             titles = load_json(metadata.get("named", "[]"))
             correct = {title: tensors[f"named/{index}"].numpy() for index, title in enumerate(titles)}
             unmasked = tensors["unmasked"].numpy().astype(np.float64) if "unmasked" in tensors else None
+            confusion = _confusion(tensors, metadata)
         except (KeyError, IndexError, TypeError, ValueError):
             raise UserError(f"{self.path} is not an evaluation of this version") from None
-        columns |= {"named": self.named, "named_correct": correct, "unmasked": unmasked}
+        columns |= {"named": self.named, "named_correct": correct, "unmasked": unmasked, "confusion": confusion}
         return Evaluation(round=self.round, serve=serve, **columns)
 
 
@@ -84,13 +88,19 @@ def write_evaluation(
     if evaluation.unmasked is not None:
         columns["unmasked"] = np.asarray(evaluation.unmasked)
     columns["served"] = np.fromiter(map(index_of_key.__getitem__, evaluation.serve), np.int64, len(evaluation.serve))
-    tensors = {name: torch.from_numpy(column if name == "loss" else _small(column)) for name, column in columns.items()}
+    tensors = {
+        name: torch.from_numpy(column if name == "loss" else smallest(column)) for name, column in columns.items()
+    }
     path = log_dir / FOLDER / f"{kind}-{evaluation.round:06d}.safetensors"
     metadata = {"models": json.dumps(list(index_of_key))}
     if evaluation.named_correct:
         metadata["named"] = json.dumps(list(evaluation.named_correct))
         for index, correct in enumerate(evaluation.named_correct.values()):
             tensors[f"named/{index}"] = torch.from_numpy(np.asarray(correct, dtype=np.float64))
+    if evaluation.confusion is not None:
+        metadata[_CLASSES] = str(evaluation.confusion.classes)
+        matrices = to_tensors(evaluation.confusion)
+        tensors |= {f"{_CONFUSION}{name}": tensor for name, tensor in matrices.items()}
     write_tensors(path, tensors, metadata)
     stored = StoredEvaluation(evaluation.round, evaluation.named, accuracy(evaluation), path)
     line = {
@@ -132,8 +142,9 @@ def read_number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _small(counts: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0 on in the smallest type that holds them all."""
-    most = counts.max(initial=0)
-    fitting = (dtype for dtype in (np.uint8, np.int16, np.int32) if most <= np.iinfo(dtype).max)
-    return counts.astype(next(fitting, np.int64))
+def _confusion(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> Confusion | None:
+    """The confusion matrices of a file; None where it has none. ValueError for damaged ones."""
+    if _CLASSES not in metadata:
+        return None
+    named = {name.removeprefix(_CONFUSION): tensor for name, tensor in tensors.items() if name.startswith(_CONFUSION)}
+    return from_tensors(named, int(metadata[_CLASSES]))

@@ -19,6 +19,7 @@ from fedscale_ext.core.types import Evaluation, Model, RoundRecord, members
 from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
+from fedscale_ext.metrics.by_class import class_summary
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, storage
 from fedscale_ext.metrics.files import write_atomic
@@ -153,6 +154,7 @@ def summarise(
         "converged_round": _converged_round(header["config"], records),
         "privacy": privacy,
         "accuracy": _accuracy(evaluation),
+        "by_class": class_summary(evaluation, header["config"]),
         "personalised": _at_the_end(records[-1].personalised if records else None),
         "before_training": _at_the_end(records[-1].before_training if records else None),
         "after_training": _at_the_end(records[-1].after_training if records else None),

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.models.registry import build
-from fedscale_ext.models.supernet.family import Searchable, searched
+from fedscale_ext.models.registry import build, searched
+from fedscale_ext.models.supernet.family import Searchable
 
 
 class TrainingMemory(NamedTuple):

@@ -52,10 +52,11 @@ class Family(Protocol):
 
 @lru_cache(maxsize=1)
 def _families() -> dict[str, Family]:
-    from fedscale_ext.models.families import headed  # imported late, because it imports this module
+    from fedscale_ext.models.families import headed, paired  # imported late, because they import this module
 
     built_in = {
         "headed": cast(Family, headed),
+        "paired": cast(Family, paired),
         "nasbench201": cast(Family, nasbench201),
         "cnn": cast(Family, cnn),
         "resnet": cast(Family, resnet),

@@ -23,7 +23,7 @@ _OF_ROUNDS = {"macs", "network", "time"}  # figures that grow with each round
 _OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}  # that depend on what devices afford
 _OF_UPDATES = {"macs", "network", "round_mb"}  # that count the updates that were accepted
 _FEW_FAILED = 0.05  # share of updates that may fail without a word on costs
-_OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth"}  # that mask_test changes
+_OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth", "balanced", "macro_f1"}  # mask_test changes
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
 DataKey = tuple[str, str]  # name and digest of data
@@ -34,7 +34,7 @@ class Figure:
     """A column of comparisons.
 
     ``title`` names it and ``tell`` writes a value of it. ``more_is_better`` is None where neither direction is better.
-    A ``rare`` figure is shown only where a job has it.
+    A ``rare`` figure is shown only where a job has it, one ``of_classes`` only where these were asked for, too.
     """
 
     key: str
@@ -44,6 +44,7 @@ class Figure:
     tell: Callable[[float], str]
     note: str = ""
     rare: bool = False
+    of_classes: bool = False
 
 
 def _accuracy(name: str) -> Callable[[LoadedJob], float | None]:
@@ -69,6 +70,10 @@ def _worst_tenth(job: LoadedJob) -> float | None:
     return float(values[: max(1, len(values) // 10)].mean()) if len(values) else None
 
 
+def _of_classes(name: str) -> Callable[[LoadedJob], float | None]:
+    return lambda job: (job.summary.get("by_class") or {}).get(name, {}).get("mean")
+
+
 def percent(value: float) -> str:
     """Write a share in per cent, without the sign."""
     return f"{100 * value:.2f}"
@@ -89,6 +94,10 @@ FIGURES = (
     Figure("samples", "over samples %", True, _accuracy("sample_weighted"), percent, "each test sample counts once"),
     Figure("iqr", "IQR %", False, _accuracy("iqr"), percent, "between the clients' quartiles"),
     Figure("worst_tenth", "worst tenth %", True, _worst_tenth, percent, "mean of the tenth of clients served worst"),
+    Figure("balanced", "balanced accuracy %", True, _of_classes("balanced_accuracy"), percent,
+           "each class among a client's test samples counts once; mean over clients", rare=True, of_classes=True),
+    Figure("macro_f1", "macro F1 %", True, _of_classes("macro_f1"), percent,
+           "mean over a client's classes of their F1; mean over clients", rare=True, of_classes=True),
     Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
     Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
     Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
@@ -243,10 +252,12 @@ def with_fine_tuned(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
     return rows
 
 
-def shown(arms: Sequence[Arm]) -> list[Figure]:
-    """The columns of a comparison of these arms."""
+def shown(arms: Sequence[Arm], by_class: bool = False) -> list[Figure]:
+    """The columns of a comparison of these arms; ``by_class``: those of classes, too."""
+    jobs = [job for arm in arms for job in arm.jobs]
     return [figure for figure in FIGURES
-            if not figure.rare or any(figure.get(job) is not None for arm in arms for job in arm.jobs)]  # fmt: skip
+            if (by_class or not figure.of_classes)
+            and (not figure.rare or any(figure.get(job) is not None for job in jobs))]  # fmt: skip
 
 
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:

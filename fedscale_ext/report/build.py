@@ -28,12 +28,16 @@ class Report(NamedTuple):
 
 
 def build(
-    folders: Sequence[Path], out: Path, unbegun: Sequence[str] = (), failures: Mapping[Path, str] | None = None
+    folders: Sequence[Path],
+    out: Path,
+    unbegun: Sequence[str] = (),
+    failures: Mapping[Path, str] | None = None,
+    by_class: bool = False,
 ) -> Report:
     """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input.
 
     ``unbegun`` names jobs that belong to the comparison and have no folder yet. ``failures`` says why jobs ended
-    too early, by their folders.
+    too early, by their folders. ``by_class``: the page shows figures of classes, too.
     """
     jobs, without = _loaded(folders, failures or {})
     left_out = _left_out([*(job.name for job in without), *unbegun], len(jobs))
@@ -51,7 +55,8 @@ def build(
         for index, job in enumerate(job for arm in arms for job in arm.every_job)
     }
     write_atomic(out / FIGURES, comma_separated(arms))
-    write_atomic(out / PAGE, page(_title(arms), arms, lines(arms), compared, job_plots, left_out))
+    rows = lines(arms, by_class)
+    write_atomic(out / PAGE, page(_title(arms), arms, rows, compared, job_plots, left_out, by_class))
     return Report(out / PAGE, arms, left_out)
 
 

@@ -16,7 +16,7 @@ from fedscale_ext.report.published import paper_row
 
 Kind = Literal["arm", "tuned", "paper", "floor"]
 # shown in a terminal: few columns, so that 80 of its own suffice
-_IN_TERMINAL = ("accuracy", "global", "iqr", "macs", "network", "time")
+_IN_TERMINAL = ("accuracy", "global", "balanced", "macro_f1", "iqr", "macs", "network", "time")
 _WITH_SPREAD = ("accuracy", "global")
 PERSONAL, BEYOND = "personal", "beyond capacity"
 _FLOORS = {"majority": "majority of the client's own labels", "most_frequent": "most frequent label of all clients"}
@@ -48,9 +48,12 @@ class Line:
     marks: Sequence[str] = ()
 
 
-def lines(arms: Sequence[Arm]) -> list[Line]:
-    """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floors."""
-    figures, entries = shown(arms), with_fine_tuned(arms)
+def lines(arms: Sequence[Arm], by_class: bool = False) -> list[Line]:
+    """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floors.
+
+    ``by_class``: rows have the figures of classes, too.
+    """
+    figures, entries = shown(arms, by_class), with_fine_tuned(arms)
     tops = {figure.key: best([arm for _, arm in entries], figure) for figure in figures}
     rows: list[Line] = []
     for number, (index, arm) in enumerate(entries):
@@ -128,7 +131,7 @@ def has_papers(rows: Sequence[Line]) -> bool:
 
 def comma_separated(arms: Sequence[Arm]) -> str:
     """All figures at full precision, a line per job but repeats: arm, job, seed, data, finished, figures, personal."""
-    out, figures = io.StringIO(), shown(arms)
+    out, figures = io.StringIO(), shown(arms, by_class=True)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["arm", "job", "seed", "data", "finished", *(figure.key for figure in figures), "personal"])
     for arm in arms:
@@ -153,9 +156,11 @@ def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
     return Cell(figure.tell(mean), f"± {figure.tell(spread)}" if spread is not None and differs else "", top)
 
 
-def comparison_rows(arms: Sequence[Arm], compared: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+def comparison_rows(
+    arms: Sequence[Arm], compared: Sequence[Line], by_class: bool = False
+) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows for the terminal, without papers' rows; the best of a column has a star behind it."""
-    columns = [(index, figure) for index, figure in enumerate(shown(arms)) if figure.key in _IN_TERMINAL]
+    columns = [(index, figure) for index, figure in enumerate(shown(arms, by_class)) if figure.key in _IN_TERMINAL]
     several = len({line.data for line in compared if line.kind != "paper"}) > 1
     rows = []
     for line in compared:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import decisive
 from fedscale_ext.config.keys import JobKeys
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_personal
 from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.metrics.accuracy import client_accuracy
@@ -191,6 +191,13 @@ class LoadedJob:
             raise UserError(f"{self.folder / CLIENTS} is not of {self.header['num_clients']} clients, as the job is")
         return clients
 
+    def client_number(self, name: str) -> int:
+        """Return the number of a client, from 1 on, by the name that the data give it; UserError for no such client."""
+        names = list(self.clients.names or ()) if self.clients is not None else []
+        if name not in names:
+            raise UserError(f"{self.name} tells of no client {name!r}{meant_or_known(name, names)}")
+        return names.index(name) + 1
+
 
 def _contents(value: Any, digests: Mapping[str, str]) -> Any:
     """A setting with the digests of the files that it names in place of their paths."""
@@ -263,7 +270,8 @@ def fine_tuned(job: LoadedJob) -> FineTunedJob | None:
     tuned = job.summary.get("personalised")
     if not tuned or not tuned["tested"]:
         return None
-    summary = {**job.summary, "accuracy": {**tuned, "named": {}}, "personalised": None, "on_all": None}
+    summary = {**job.summary, "accuracy": {**tuned, "named": {}}, "personalised": None, "on_all": None,
+               "by_class": None}  # fmt: skip
     return FineTunedJob(
         job.folder, job.header, {**summary, "cost": {}, "time": {}}, job.records, job.finished, job.failure
     )

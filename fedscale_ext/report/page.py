@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from fedscale_ext.report.arms import Arm, settings_table, shown
 from fedscale_ext.report.cautions import cautions
+from fedscale_ext.report.classes import NO_CLASSES, NOTE, class_tables
 from fedscale_ext.report.compared import Cell, Line, has_papers, table_notes
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
@@ -51,18 +52,20 @@ class Plot:
 
 def page(
     title: str, arms: Sequence[Arm], rows: Sequence[Line], compared: Sequence[Plot],
-    job_plots: Mapping[str, Sequence[Plot]], left_out: str = "",
+    job_plots: Mapping[str, Sequence[Plot]], left_out: str = "", by_class: bool = False,
 ) -> str:  # fmt: skip
     """The page of a comparison.
 
-    ``job_plots`` maps a job's name to its plots; ``left_out`` says which jobs are missing.
+    ``job_plots`` maps a job's name to its plots; ``left_out`` says which jobs are missing. ``by_class``: ``rows`` have
+    the figures of classes, and a section shows each class.
     """
     css = files("fedscale_ext.report").joinpath("report.css").read_text(encoding="utf-8")
     jobs = [job for arm in arms for job in arm.every_job]
     sections = [
-        ("figures", "Figures", _table(arms, rows)),
+        ("figures", "Figures", _table(arms, rows, by_class)),
         ("accuracy", "Accuracy", _switch([plot for plot in compared if plot.name in _ACCURACY])),
         ("clients", "Clients", _clients(compared, jobs)),
+        ("classes", "Classes", _classes(arms) if by_class else ""),
         ("cost", "Cost", _plots([plot for plot in compared if plot.name.startswith("cost")])),
         ("settings", "Settings that differ", _settings(arms)),
         ("notices", "Notices", _notices(jobs)),
@@ -92,9 +95,9 @@ def _head(arms: Sequence[Arm], left_out: str) -> str:
     return "".join(lines)
 
 
-def _table(arms: Sequence[Arm], rows: Sequence[Line]) -> str:
+def _table(arms: Sequence[Arm], rows: Sequence[Line], by_class: bool) -> str:
     several = len({arm.data for arm in arms}) > 1
-    figures = shown(arms)
+    figures = shown(arms, by_class)
     extra = ["seeds", *(["data"] if several else [])]
     head = "".join(f"<th scope=col>{escape(title)}</th>" for title in ["", *extra, *(f.title for f in figures)])
     body = []
@@ -163,6 +166,16 @@ def _clients(compared: Sequence[Plot], jobs: Sequence[LoadedJob]) -> str:
     why = f"{', '.join(unknown)}: what devices afford was not recorded by the version that ran this, so there is no " \
           "picture by device." if unknown else ""  # fmt: skip
     return plots + (f'<p class="quiet">{escape(why)}</p>' if why else "")
+
+
+def _classes(arms: Sequence[Arm]) -> str:
+    """A table of classes for each data set; where no job has any, why."""
+    tables = class_tables(arms)
+    if not tables:
+        return f'<p class="quiet">{escape(NO_CLASSES)}</p>'
+    heads = [f"<h4>{escape(data)}</h4>" if len(tables) > 1 else "" for data, _, _ in tables]
+    text = "".join(head + _table_of(titles, rows) for head, (_, titles, rows) in zip(heads, tables, strict=True))
+    return f'{text}<p class="quiet">{escape(NOTE)}</p>'
 
 
 def _plot(plot: Plot) -> str:

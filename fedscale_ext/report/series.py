@@ -5,8 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.data.class_names import class_names
 from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.by_class import balanced_accuracy, by_class, class_summary, macro_f1
 from fedscale_ext.report.lineage import origin
 from fedscale_ext.report.loading import LoadedJob
 
@@ -37,11 +40,30 @@ def client_rows(job: LoadedJob) -> list[dict[str, Any]]:
     columns: dict[str, Any] = {"client": list(numbers), "name": names or [None] * len(numbers)}
     if job.evaluation is not None:
         columns["accuracy"] = job.client_accuracy.tolist()
+        if (confusion := job.evaluation.confusion) is not None:
+            columns |= {"balanced_accuracy": balanced_accuracy(confusion).tolist(),
+                        "macro_f1": macro_f1(confusion).tolist()}  # fmt: skip
         columns["model"] = list(job.evaluation.serve)
         columns["test_samples"] = np.asarray(job.evaluation.count).tolist()
     if job.clients is not None:
         columns |= {name: getattr(job.clients, name).tolist()
                     for name in ("train_samples", "capacity", "computation_ms", "communication_kbps")}  # fmt: skip
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def class_rows(job: LoadedJob, client: int | None = None) -> list[dict[str, Any]]:
+    """Classes by their labels, over the test samples of all clients, or of one ``client`` (from 1 on).
+
+    UserError, which says why, where the job has no figures of classes.
+    """
+    confusion = job.evaluation.confusion if job.evaluation is not None else None
+    if confusion is None:
+        why = class_summary(job.evaluation, job.header["config"]).get("absent")
+        raise UserError(f"{job.name} has no figures of classes: {why}")
+    figures = vars(by_class(confusion if client is None else confusion.of([client - 1])))
+    names = class_names(job.header["config"], confusion.classes)
+    columns = {"label": list(range(len(names))), "name": names}
+    columns |= {name: values.tolist() for name, values in figures.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -149,6 +150,36 @@ class _AtTheEnd(_Part):
     tested: _Count
 
 
+class _ClassFigure(_Part):
+    mean: _Share | None
+    pooled: _Share | None
+
+
+class _Classes(_Part):
+    samples: list[_Count]
+    accuracy: list[_Share | None]
+
+    @model_validator(mode="after")
+    def _alike(self) -> "_Classes":
+        if len(self.samples) != len(self.accuracy) or not any(value is not None for value in self.accuracy):
+            raise ValueError("samples and accuracy must be of the same classes, one of them tested")
+        return self
+
+
+class _ByClass(_Part):
+    absent: str | None = None
+    balanced_accuracy: _ClassFigure | None = None
+    macro_f1: _ClassFigure | None = None
+    classes: _Classes | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> "_ByClass":
+        figures = (self.balanced_accuracy, self.macro_f1, self.classes)
+        if None in figures and (self.absent is None or self.classes is not None):
+            raise ValueError("it must have all figures of classes, or say why they are absent")
+        return self
+
+
 class _Resumed(_Part):
     after_round: _Count
     code_changed: bool
@@ -186,6 +217,7 @@ class Summary(Header):
     stopped: str | None
     privacy: _Privacy | None = None
     accuracy: _Accuracy | None
+    by_class: _ByClass | None = None  # an earlier release did not write it
     personalised: _AtTheEnd | None = None
     before_training: _AtTheEnd | None = None
     after_training: _AtTheEnd | None = None

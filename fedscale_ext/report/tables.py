@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.core.errors import one_line
+from fedscale_ext.data.class_names import class_names
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.own_tables import percent, text_tables
 from fedscale_ext.util.quantities import quantity
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"
-_NAME = 60  # characters of a client's name
+_NAME = 60  # characters of a client's name, or of a class's
 
 
 def summary_table(summary: Mapping[str, Any]) -> Rows:
@@ -128,6 +129,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
         ("  over samples", percent(result["sample_weighted"])),
+        *_class_rows(summary),
         *_floor_rows(summary.get("floor")),
         *(
             (f"  {title}", f"{percent(named['accuracy'])} on everybody's samples")
@@ -159,6 +161,23 @@ def _floor_rows(floor: Mapping[str, Any] | None) -> Rows:
         if figures and figures["mean"] is not None:
             rows.append(("  without a model", f"{percent(figures['mean'])} {how}"))
     return rows
+
+
+def _class_rows(summary: Mapping[str, Any]) -> Rows:
+    """The figures of classes; nothing where the job has none (``absent``), or an earlier version ran it."""
+    figures = summary.get("by_class") or {}
+    if "classes" not in figures:
+        return []
+    balanced, f1 = (percent(figures[name]["mean"]) for name in ("balanced_accuracy", "macro_f1"))
+    accuracies = figures["classes"]["accuracy"]
+    names = class_names(summary["config"], len(accuracies))
+    known = [(value, name) for value, name in zip(accuracies, names, strict=True) if value is not None]
+    worst, best = (
+        f"{percent(value)} ({one_line(name, _NAME)})"
+        for value, name in (min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0]))
+    )
+    return [("  by class", f"balanced accuracy {balanced}, macro F1 {f1}, means over clients"),
+            ("  classes", f"worst {worst}, best {best}")]  # fmt: skip
 
 
 def _loss(value: float | str | None) -> str:

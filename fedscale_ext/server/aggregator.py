@@ -18,6 +18,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
+from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.summary import floors, job_header
@@ -92,7 +93,8 @@ class MultiModelAggregator(MethodHooks):
         last = round == self.args.rounds or reason is not None
         if last or self._test_is_due(record) or not items:
             with self.watch("evaluate"):
-                record.evaluation = self.dispatcher.evaluate(round)
+                may_be_last = last or self.config.job.stop_gain is not None
+                record.evaluation = self.dispatcher.evaluate(round, may_be_last and self._has_classes)
             reason = reason or self._converged(record)
             last = last or reason is not None
         if last:
@@ -423,6 +425,11 @@ class MultiModelAggregator(MethodHooks):
             return True
         every = self.config.job.eval_macs
         return every is not None and (self.spent_macs + record.training_macs) // every > self.spent_macs // every
+
+    @property
+    def _has_classes(self) -> bool:
+        """Whether the last test of clients counts their samples by true and predicted class."""
+        return why_without_classes({"data_set": self.args.data_set}) is None
 
     def _converged(self, record: RoundRecord | None = None) -> str | None:
         """Why the job is done where ``stop_gain`` asks for its end: by the rounds so far, and one more ``record``."""

@@ -238,14 +238,14 @@ class Dispatcher:
                     self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
             yield answer
 
-    def evaluate(self, round: int) -> Evaluation:
-        """Have the method's models tested on the clients that they serve."""
+    def evaluate(self, round: int, by_class: bool = False) -> Evaluation:
+        """Have the method's models tested on the clients that they serve; ``by_class``: with confusion matrices."""
         plan, job = self._method.evaluation_plan(), self.job
         personal_models = ClientState.kind in job.client_tensors_by_kind
         check_plan(plan, job.config.job.method, job.pool, job.task.num_clients, personal_models)
         if job.static_statistics:
             bn_statistics.reestimate(self, round, plan)
-        evaluation = evaluate(self, round, plan)
+        evaluation = evaluate(self, round, plan, by_class)
         self._divergence.test(evaluation)
         return evaluation
 

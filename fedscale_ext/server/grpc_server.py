@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import re
 import secrets
 import sys
 import threading
@@ -17,28 +18,31 @@ from fedscale.cloud.aggregation.aggregator import Aggregator
 from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
 from overrides import overrides
 
-from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.job_config import JobConfig, shared_argv
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.failures import LONGEST
 from fedscale_ext.core.types import State
 from fedscale_ext.metrics.wandb_run import open_run, without_token
+from fedscale_ext.server.attendance import Attendance
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
-from fedscale_ext.transport.executor_link import ALIVE
+from fedscale_ext.transport.executor_link import ALIVE, LEAVE
+from fedscale_ext.transport.joining import JOIN, write_offer
 from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import ExecutorInfo, read_registration
 from fedscale_ext.transport.signed_grpc import SignatureCheck
-from fedscale_ext.transport.signing import Gate
+from fedscale_ext.transport.signing import JOINING, Gate
 from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
 from fedscale_ext.util.refusals import Refusals
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
 _ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
+_MOST_EXECUTORS = 1024  # at once
 _ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
 
 
@@ -83,6 +87,7 @@ class Coordinator(NoPickle, Aggregator):
     gRPC threads only decode, file and encode; everything that decides runs in the main thread.
     """
 
+    code: str  # digest of the code that this process runs
     global_virtual_clock: float
     round: int
 
@@ -104,6 +109,8 @@ class Coordinator(NoPickle, Aggregator):
         self._sent: dict[str, _Sent] = {}
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
+        self._last_number = 0  # of an executor that joined
+        self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
         self.farewell_s = _FAREWELL_S
@@ -114,13 +121,15 @@ class Coordinator(NoPickle, Aggregator):
 
     @overrides
     def init_control_communication(self) -> None:
-        """Open the port; every executor may wait in a ping at once."""
+        """Open the port; every executor may wait in a ping at once, those that join later, too."""
         self.executors = list(range(self.args.num_executors))
         endpoint.check_reach(self.config)
-        gate = Gate(endpoint.signer(self.config), range(1, len(self.executors) + 1), self.config.job.message_window_s)
+        joining = endpoint.joining_signer(self.config)
+        gate = Gate(endpoint.signer(self.config), joining, self.config.job.message_window_s)
         self.grpc_server = grpc.server(
-            # each waits in a ping and in a call that shows life; calls of broken connections end at once
-            futures.ThreadPoolExecutor(max_workers=4 * len(self.executors) + 4),
+            # each waits in a ping and in a call that shows life; calls of broken connections end at once. Threads
+            # start when they are needed
+            futures.ThreadPoolExecutor(max_workers=4 * _MOST_EXECUTORS + 4),
             interceptors=[SignatureCheck(gate, self.refusals)],
             options=[*endpoint.limits(self.config), ("grpc.so_reuseport", 0)],
         )
@@ -130,14 +139,23 @@ class Coordinator(NoPickle, Aggregator):
         logging.info(f"listening on {endpoint.address(self.config)}")
 
     def wait_for_executors(self) -> ExecutorInfo:
-        """The registration that all executors agree on; UserError when one is missing or differs."""
-        expected = len(self.executors)
+        """The registration that all executors agree on; UserError when one is missing or differs.
+
+        A job without executors of its own begins with the first one that joins.
+        """
+        expected = max(1, len(self.executors))
+        kind = "executors" if self.executors else "an executor that joins"
         deadline = time.monotonic() + self.config.job.register_timeout_s
         with self._changed:
             while len(self.infos) < expected and not self.board.closed:
-                self.emit({"event": "waiting", "for": f"executors ({len(self.infos)} of {expected} are here)"})
+                self.emit({"event": "waiting", "for": f"{kind} ({len(self.infos)} of {expected} are here)"})
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
+                    if not self.executors:
+                        raise UserError(
+                            f"no executor joined within {self.config.job.register_timeout_s:g} s: raise "
+                            "register_timeout_s, or give the job executors of its own in worker_ips"
+                        )
                     raise UserError(
                         f"only {len(self.infos)} of {expected} executors registered within "
                         f"{self.config.job.register_timeout_s:g} s; their log says why"
@@ -148,7 +166,9 @@ class Coordinator(NoPickle, Aggregator):
         for info in infos[1:]:
             if not info.same_data(infos[0]):
                 raise UserError("the executors read different data: make data_dir hold the same files for all of them")
-        self._agreed = infos[0]
+        with self._changed:
+            self._agreed = infos[0]
+            self._changed.notify_all()  # whoever asked to join meanwhile
         return infos[0]
 
     def give_up(self) -> None:
@@ -161,7 +181,9 @@ class Coordinator(NoPickle, Aggregator):
         """Have the executors do the units; their (header, sections) in the units' order, as they come, and a
         ledger.Dropped for one that was given up (``lenient``: also where none comes any more)."""
         try:
-            yield from self.board.run(units, self.config.job.unit_timeout_s, lenient=lenient)
+            for result in self.board.run(units, self.config.job.unit_timeout_s, lenient=lenient):
+                self.attendance.tell()
+                yield result
         except BoardTimeout as error:
             raise UserError(f"round {self.round}: {error}; {_ADVICE}") from None
 
@@ -179,16 +201,24 @@ class Coordinator(NoPickle, Aggregator):
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
-        """File what an executor knows of the data. One that registers again has started anew."""
+        """File what an executor knows of the data. One that registers again has started anew.
+
+        Under the number 0, an executor that has none asks to join.
+        """
+        if request.executor_id == str(JOINING) and not request.executor_info:
+            return self._offer()
         try:
             info = read_registration(request.executor_info)
         except wire.WireError as error:
             return self._reject(context, "not a registration", str(error))
-        if request.executor_id not in {str(rank) for rank in range(1, len(self.executors) + 1)}:
-            return self._reject(context, "unknown executor")
+        if re.fullmatch(r"[1-9][0-9]{0,9}", request.executor_id) is None:
+            return self._reject(context, "not the number of an executor")
         if self._agreed is not None and not info.same_data(self._agreed):
             return self._reject(context, "other data", "make data_dir hold the same files")
         worker = Worker(request.executor_id, request.client_id)
+        present = self.board.here
+        if worker.executor not in present and len(present) >= _MOST_EXECUTORS:
+            return self._reject(context, "too many executors", f"the job takes {_MOST_EXECUTORS:,}")
         try:
             self.board.register(worker)
         except NumberInUse as error:
@@ -197,11 +227,37 @@ class Coordinator(NoPickle, Aggregator):
             if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
                 self._sent[worker.executor] = _Sent(worker)
             first = next(iter(self.infos.values()), info)
-            if info.same_data(first):  # so that names are held once
-                info = replace(info, client_names=first.client_names)
+            if info.same_data(first):  # so that what is said of the clients is held once
+                info = replace(first, device=info.device, device_name=info.device_name, host=info.host,
+                               versions=info.versions)  # fmt: skip
             self.infos[worker.executor] = info
             self._changed.notify_all()
+        self.attendance.come(worker.executor, info, joined=int(worker.executor) > len(self.executors))
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
+
+    def _offer(self) -> Any:
+        """Offer a number and the job's settings to a process that joins, once the job's own executors are here."""
+        with self._changed:
+            self._changed.wait_for(self._takes_more, _PING_WAIT_S)
+            if self.board.closed:
+                return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
+            if not self._takes_more():
+                return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
+            number = max(self._last_number, len(self.executors)) + 1
+            while str(number) in self.infos:  # it joined before the aggregator was started again
+                number += 1
+            self._last_number = number
+        data = self._agreed.digest if self._agreed is not None else None
+        offer = write_offer(number, self.config.fedscale.job_name, shared_argv(self.config), self.code, data)
+        return job_api_pb2.ServerResponse(event=JOIN, data=offer)
+
+    def _takes_more(self) -> bool:
+        return self._agreed is not None or not self.executors or self.board.closed
+
+    def _emit_attendance(self, event: dict[str, Any]) -> None:
+        """Tell the driver of the executors; a job within one process has one, of which there is nothing to tell."""
+        if self.grpc_server is not None:
+            self.emit(event)
 
     @overrides
     def CLIENT_PING(self, request: Any, context: Any) -> Any:
@@ -213,6 +269,9 @@ class Coordinator(NoPickle, Aggregator):
         except NotRegistered as error:
             return self._send_away(context, error)
         if handout is not None:
+            self.attendance.take(worker.executor, handout.unit)
+        self.attendance.tell()
+        if handout is not None:
             return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout))
         if not self.board.closed:
             return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
@@ -223,10 +282,17 @@ class Coordinator(NoPickle, Aggregator):
 
     @overrides
     def CLIENT_EXECUTE_COMPLETION(self, request: Any, context: Any) -> Any:
-        """File a unit's result; the reply carries the executor's next unit. With event ALIVE: a sign of life."""
+        """File a unit's result; the reply carries the executor's next unit.
+
+        The event ALIVE makes the call a sign of life, LEAVE the last one of an executor.
+        """
         worker = Worker(request.executor_id, request.client_id)
         if request.event == ALIVE:
             return self._see_alive(worker, context)
+        if request.event == LEAVE:
+            self.board.leave(worker)
+            self.attendance.tell()
+            return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
         try:
             self.board.renew(worker)
             header, sections = wire.unpack(request.data_result)
@@ -262,6 +328,7 @@ class Coordinator(NoPickle, Aggregator):
         fault = self.board.complete(worker, unit, attempt, (header, sections))
         if fault is None:
             self._sent[worker.executor].confirm(worker)
+            self.attendance.finish(worker.executor, unit)
         return fault
 
     def _see_alive(self, worker: Worker, context: Any) -> Any:
@@ -308,6 +375,7 @@ class Coordinator(NoPickle, Aggregator):
             self._changed.wait_for(lambda: self._farewells >= self.board.here, self.farewell_s)
         if self.grpc_server is not None:
             self.grpc_server.stop(grace=min(1.0, self.farewell_s)).wait()
+        self.attendance.close()
         self.log_writer.close()
         if self.wandb is not None:
             self.wandb.finish(failed=sys.exc_info()[0] is not None)

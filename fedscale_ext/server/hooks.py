@@ -348,17 +348,29 @@ class MethodHooks(Coordinator):
         args = self.args
         return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
 
-    def count_beyond(self, macs: np.ndarray) -> None:
-        """Count the clients that train what their devices do not afford; ``macs`` per sample of each, float64
-        [clients]. The report tells such jobs apart."""
-        self.beyond_capacity = max(self.beyond_capacity, int((macs > self.capacity).sum()))
+    def count_beyond(self, macs: np.ndarray | float) -> int:
+        """Count the clients that train what their devices do not afford. The report tells such jobs apart.
+
+        What a client trains is a network, however many passes a step takes through it. Of several counts the largest
+        is the job's.
+
+        Args:
+            macs: MACs per sample of the largest network that each client trains, float64 [clients], or of all of them.
+
+        Returns:
+            The number of these clients.
+
+        """
+        beyond = int((macs > self.capacity).sum())
+        self.beyond_capacity = max(self.beyond_capacity, beyond)
+        return beyond
 
     def report_weak(self, macs: float, instead: str) -> None:
         """Name the clients that afford less than ``macs`` per sample, the least that the method has for anybody."""
         weak = [self.task.name_of(client) for client in (np.flatnonzero(self.capacity < macs) + 1).tolist()]
         if not weak:
             return
-        self.count_beyond(np.full(len(self.capacity), macs))
+        self.count_beyond(macs)
         logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
         self.notice(
             f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "

@@ -133,7 +133,7 @@ class JobRecords:
         emit(
             {
                 "event": "summary",
-                "summary": _without(summary, "config", "models")
+                "summary": _without(summary, "config", "models", "by_class")
                 | {
                     "clients": _without(summary["clients"], "names"),
                     "accuracy": _without(summary["accuracy"], "per_client", "served", "named"),

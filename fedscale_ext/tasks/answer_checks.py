@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.tasks.figures import COLUMNS, read_figures
+from fedscale_ext.tasks.confusion import CLASSES, SECTION, check_confusion
+from fedscale_ext.tasks.figures import COLUMNS, counted, read_figures
 from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.transport.wire import Section, WireError
 
@@ -23,10 +24,13 @@ def check_figures(
 ) -> None:
     """Raise WireError unless each section of ``names`` holds possible figures of a unit's clients.
 
-    ``counts``, int64 [clients], are the test samples of each client.
+    ``counts``, int64 [clients], are the test samples of each client. Where the unit asks for confusion matrices, these
+    are a section, too.
     """
-    if sections.keys() != set(names):
-        raise WireError(f"an evaluation's sections are {' and '.join(names)}")
+    by_class = CLASSES in unit.header
+    expected = [*names, *([SECTION] if by_class else [])]
+    if sections.keys() != set(expected):
+        raise WireError(f"an evaluation's sections are {' and '.join(expected)}")
     for name in names:
         figures = read_figures(unit.header, sections[name])
         if len(figures) != len(counts):
@@ -37,6 +41,8 @@ def check_figures(
             whole = (correct % 1 == 0) & (top5 % 1 == 0)
             if not ((correct >= 0) & (correct <= top5) & (top5 <= counts) & whole).all():
                 raise WireError("figures that no count of samples can have")
+        if by_class:
+            check_confusion(unit.header, sections[SECTION], counts, counted(figures)[0][:, 0])
 
 
 def check_missing(unit: Unit, header: Mapping[str, Any]) -> None:

@@ -126,7 +126,8 @@ class AroundTraining(Kind):
                     module.load_state_dict({name: tensor[index] for name, tensor in states.items()})  # type: ignore[index]
                     if conf.client_state is not None:
                         conf = replace(conf, client_state=result["client_state"])
-                        worker.client_of(conf).load_personal_model(module, conf)
+                        kept = replace(conf, shared_tensors=None)  # what came before training is not of its result
+                        worker.client_of(kept).load_personal_model(module, kept)
                     figures[1, row] = _tested(worker, module, conf, header["statistics"])
                 row += 1
         sections = {name: figures_section(each) for name, each in zip(SECTIONS, figures, strict=True)}

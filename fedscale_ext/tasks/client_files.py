@@ -19,6 +19,25 @@ from fedscale_ext.metrics.files import read_tensors, write_tensors
 _NAME = re.compile(r"(\d+)-(\d+)\.safetensors")
 
 
+def newest_file(folder: Path, key: str, client: int, until: int) -> State | None:
+    """Read a client's newest tensors of a job that has ended.
+
+    Args:
+        folder: That of :class:`ClientFiles`.
+        key: Key of the model that the client trained with them.
+        client: Number of the client.
+        until: The last round that counts.
+
+    Returns:
+        The tensors; None where no round has written any.
+
+    """
+    found = {int(match[2]): path for path in (folder / quote(key, safe=" ")).glob(f"{client}-*")
+             if (match := _NAME.fullmatch(path.name))}  # fmt: skip
+    newest = max((round for round in found if round <= until), default=None)
+    return None if newest is None else read_tensors(found[newest])[0]
+
+
 class ClientFiles:
     """Files of ``clients`` clients in ``folder``, for each of several keys."""
 

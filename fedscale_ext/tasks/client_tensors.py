@@ -199,3 +199,36 @@ class SharedTensors(ClientTensors):
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         return None
+
+
+class ReceivedTensors(ClientTensors):
+    """Tensors that each client only receives, as ``conf.received_tensors``, such as what the others know.
+
+    Args:
+        folder: the job's folder.
+        clients: number of clients.
+        of: returns the tensors of a client as they are now; any thread may call it.
+        most_bytes: of one client's tensors.
+
+    """
+
+    kind: ClassVar[str] = "received"
+
+    def __init__(self, folder: Path, clients: int, of: Callable[[int], State], most_bytes: int) -> None:
+        super().__init__(folder / self.kind, clients)
+        self._of, self._most_bytes = of, most_bytes
+
+    def template(self, key: str) -> State:  # noqa: D102
+        return {}
+
+    def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
+        return self._of(item.client)
+
+    def most(self, key: str) -> int:  # noqa: D102
+        return self._most_bytes
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
+        return {}
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        return None

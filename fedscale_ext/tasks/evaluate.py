@@ -6,18 +6,24 @@ from typing import Any, ClassVar
 import numpy as np
 from fedscale.cloud import commons
 
+from fedscale_ext.core.confusion import Confusion, concatenated, gathered
 from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task, WorkItem, members
 from fedscale_ext.tasks.answer_checks import check_figures
 from fedscale_ext.tasks.client_tensors import ClientState
-from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, test_clients
+from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section, read_confusion
+from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, tested_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport.unit_retries import Dropped, Unit
 from fedscale_ext.transport.wire import Section
 
 
-def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evaluation:
-    """Test each client on the model that the plan serves it, and the plan's named models on all clients."""
+def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan, by_class: bool = False) -> Evaluation:
+    """Test each client on the model that the plan serves it, and the plan's named models on all clients.
+
+    ``by_class``: the evaluation has the confusion matrices of clients' served models.
+    """
     job = dispatcher.job
+    serving = set(plan.serve)
     requests = [
         (key, list(part))
         for key, clients in pairs_to_test(plan, job.task)
@@ -35,18 +41,20 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan) -> Evalua
             members=members(key),
             clients=clients,
             **job.mask_arguments,
+            **({CLASSES: job.task.num_classes} if by_class and key in serving else {}),
         )
         for key, clients in requests
     ]
-    gathered = Gathered(plan, job.task, job.masks_tests)
+    result = Gathered(plan, job.task, job.masks_tests, by_class)
     for (key, clients), unit, answer in zip(requests, units, dispatcher.answers(units), strict=True):
         if isinstance(answer, Dropped):
             job.notice(f"round {round}: {len(clients)} clients are not tested on {key}: {answer.reason}")
-            gathered.miss(key, clients)
+            result.miss(key, clients)
             continue
         _, sections = answer
-        gathered.add(key, clients, read_figures(unit.header, sections["figures"]))
-    return gathered.evaluation(round)
+        confusion = read_confusion(unit.header, sections[SECTION]) if CLASSES in unit.header else None
+        result.add(key, clients, read_figures(unit.header, sections["figures"]), confusion)
+    return result.evaluation(round)
 
 
 class Evaluate(Kind):
@@ -55,19 +63,21 @@ class Evaluate(Kind):
     event: ClassVar[str] = commons.MODEL_TEST
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
-        mask, bench = bool(header.get(MASK)), worker.bench
+        bench = worker.bench
+        how = worker.test_batch, bench.device, bool(header.get(MASK)), header.get(CLASSES)
         with worker.watch("evaluation"):
             if ClientState.kind in header.get(TENSORS, {}):
-                figures = np.concatenate(
-                    [
-                        test_clients([module], worker.data, [client], worker.test_batch, bench.device, mask)
-                        for client, module in worker.personal_models(header)
-                    ]
-                )
+                results = [
+                    tested_clients([module], worker.data, [client], *how)
+                    for client, module in worker.personal_models(header)
+                ]
             else:
-                modules = map(bench.module, header["members"])
-                figures = test_clients(modules, worker.data, header["clients"], worker.test_batch, bench.device, mask)
-        return {}, {"figures": figures_section(figures)}
+                results = [tested_clients(map(bench.module, header["members"]), worker.data, header["clients"], *how)]
+        sections = {"figures": figures_section(np.concatenate([each.figures for each in results]))}
+        matrices = [each.confusion for each in results if each.confusion is not None]
+        if matrices:
+            sections[SECTION] = confusion_section(concatenated(matrices))
+        return {}, sections
 
     def check(  # noqa: D102
         self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section], test_sizes: np.ndarray
@@ -99,11 +109,12 @@ def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
 class Gathered:
     """Reduces the units' figures to those of each client's served model and of the named models.
 
-    ``mask``: figures have masked columns, too.
+    ``mask``: figures have masked columns, too. ``by_class``: confusion matrices come with them.
     """
 
-    def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False) -> None:
-        self._plan, self._task = plan, task
+    def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False, by_class: bool = False) -> None:
+        self._plan, self._task, self._by_class = plan, task, by_class
+        self._cells: list[np.ndarray] = [np.zeros((3, 0), dtype=np.int64)]  # [owner, cell, count] of served models
         self._unmasked = np.zeros(task.num_clients) if mask else None
         keys, self._served = served(plan)
         self._index = {key: index for index, key in enumerate(keys)}
@@ -113,10 +124,13 @@ class Gathered:
         self._count = task.test_sizes.copy()
         self._named_count = dict.fromkeys(self._named, int(task.test_sizes.sum()))
 
-    def add(self, key: str, clients: Sequence[int], figures: np.ndarray) -> None:
+    def add(self, key: str, clients: Sequence[int], figures: np.ndarray, confusion: Confusion | None = None) -> None:
         """Take in the figures [clients, 3 or 6] of a model on the test samples of these clients."""
         rows = np.asarray(clients) - 1
         mine = self._served[rows] == self._index.get(key, -1)
+        if confusion is not None:
+            part = confusion.of(np.flatnonzero(mine))
+            self._cells.append(np.stack([rows[mine][part.owner], part.cells, part.counts]))
         self._columns[rows[mine]], unmasked = counted(figures[mine])
         if self._unmasked is not None and unmasked is not None:
             self._unmasked[rows[mine]] = unmasked
@@ -141,4 +155,8 @@ class Gathered:
         correct, top5, loss = self._columns.T
         by_client = {title: self._named_correct[key] for title, key in self._plan.named.items()}
         serve = tuple(self._plan.serve)
-        return Evaluation(round, serve, correct, top5, loss, self._count, named, by_client, self._unmasked)
+        confusion = None
+        if self._by_class:
+            owner, cells, counts = np.concatenate(self._cells, axis=1)
+            confusion = gathered(owner, cells, counts, len(serve), self._task.num_classes)
+        return Evaluation(round, serve, correct, top5, loss, self._count, named, by_client, self._unmasked, confusion)

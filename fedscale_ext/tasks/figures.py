@@ -6,13 +6,14 @@ served; the plain ones count for global models, and stand beside.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedscale_ext.core.confusion import Confusion, of_samples
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.transport import wire
@@ -48,6 +49,30 @@ def test_clients(
     The columns are correct answers, labels among the five largest logits, and summed loss. With ``mask``, the same
     three with masked logits follow. Of several models the mean logits count; only one is in use at a time.
     """
+    return tested_clients(models, data, clients, batch, device, mask).figures
+
+
+class Tested(NamedTuple):
+    """A test of some clients: ``figures`` as of :func:`test_clients`, ``confusion`` where it was asked for."""
+
+    figures: np.ndarray
+    confusion: Confusion | None
+
+
+@torch.no_grad()
+def tested_clients(
+    models: Iterable[nn.Module],
+    data: DataSet,
+    clients: Sequence[int],
+    batch: int,
+    device: torch.device,
+    mask: bool = False,
+    classes: int | None = None,
+) -> Tested:
+    """Test models as :func:`test_clients` does, and count samples by true and predicted class.
+
+    The counts are of ``classes`` classes, None: not counted. With ``mask``, the predictions are those of masked logits.
+    """
     rows = [data.test_rows(client) for client in clients]
     owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(client_rows) for client_rows in rows]))
     every = np.concatenate(rows)
@@ -56,8 +81,19 @@ def test_clients(
         model_logits = outputs(model, data, every, batch, device)
         logits = logits + (model_logits - logits) / (number + 1) if number else model_logits
     there = classes_present(data, clients)[owner] if mask else None
-    figures = client_figures(logits, data.labels(every), there)
-    return torch.zeros(len(clients), figures.shape[1], dtype=torch.float64).index_add_(0, owner, figures).numpy()
+    labels = data.labels(every)
+    figures = client_figures(logits, labels, there)
+    sums = torch.zeros(len(clients), figures.shape[1], dtype=torch.float64).index_add_(0, owner, figures).numpy()
+    if classes is None:
+        return Tested(sums, None)
+    predicted = ranked(logits if there is None else masked(logits, there))[:, 0]
+    confusion = of_samples(owner.numpy(), labels.numpy(), predicted.numpy(), len(clients), classes)
+    return Tested(sums, confusion)
+
+
+def ranked(logits: Tensor) -> Tensor:
+    """Return the classes of the five largest logits of each sample, the largest first, int64 [samples, up to 5]."""
+    return logits.topk(min(5, logits.shape[1]), dim=1).indices
 
 
 def classes_present(data: DataSet, clients: Sequence[int]) -> Tensor:
@@ -81,8 +117,8 @@ def client_figures(logits: Tensor, labels: Tensor, there: Tensor | None = None) 
     """
     if there is not None:
         return torch.cat([client_figures(logits, labels), client_figures(masked(logits, there), labels)], dim=1)
-    ranked = logits.topk(min(5, logits.shape[1]), dim=1).indices == labels[:, None]
-    columns = [ranked[:, 0], ranked.any(1), functional.cross_entropy(logits, labels, reduction="none")]
+    right = ranked(logits) == labels[:, None]
+    columns = [right[:, 0], right.any(1), functional.cross_entropy(logits, labels, reduction="none")]
     return torch.stack([column.double() for column in columns], dim=1)
 
 

@@ -160,6 +160,14 @@ class Board:
                 self._tracker.come_back(worker)
                 self._changed.notify_all()
 
+    def leave(self, worker: Worker) -> None:
+        """Let a process go that leaves in order: its unit goes to another one, and has not failed."""
+        with self._changed:
+            if self._leases.end(worker):
+                self._tracker.leave(worker, dead=False)
+                self._tracker.come_back(worker)
+                self._changed.notify_all()
+
     def stay(self, worker: Worker, timeout_s: float, active: Callable[[], bool]) -> None:
         """Keep a call open that shows that a process lives.
 

@@ -44,8 +44,17 @@ def limits(config: JobConfig) -> list[tuple[str, int]]:
 
 def signer(config: JobConfig) -> Signer:
     """Return a signer with the job's token; raise UserError if its file cannot be used."""
+    return Signer(_token(config), config.fedscale.job_name)
+
+
+def joining_signer(config: JobConfig) -> Signer:
+    """Return the signer of executors that join, which do not know the job's name yet; otherwise as :func:`signer`."""
+    return Signer(_token(config), "")
+
+
+def _token(config: JobConfig) -> bytes:
     path = config.job.token_file
-    return Signer(b"" if path is None else read_token(path), config.fedscale.job_name)
+    return b"" if path is None else read_token(path)
 
 
 def listen(server: grpc.Server, config: JobConfig) -> None:

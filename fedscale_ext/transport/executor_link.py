@@ -4,6 +4,7 @@ import logging
 import secrets
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -15,15 +16,18 @@ from overrides import overrides
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.transport import endpoint
 from fedscale_ext.transport.signed_grpc import SignedChannel
+from fedscale_ext.transport.signing import Signer
 
 ALIVE = "alive"  # event of a call that shows that the executor lives, whatever it is doing
+LEAVE = "leave"  # event of the last call of an executor that leaves before the job ends
 _LIFE_SHARE = 2 / 3  # of a lease: longest wait for the answer to such a call
 _REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
 _CONNECT_S = 10.0  # of one attempt to register
 _RETRY_MS = 100, 500  # first and largest pause between two attempts; gRPC's defaults are 1 s and 2 min
 _PAUSE_S = 0.2  # between two attempts
+_LEAVE_S = 2.0  # longest wait for the answer to the last call
 # statuses of calls whose connection or aggregator broke
-_PASSING = {
+PASSING = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
@@ -33,12 +37,18 @@ _PASSING = {
 
 
 class Connection(ClientConnections):
-    """FedScale's connection with signed calls, which notices within half a second that the aggregator listens."""
+    """FedScale's connection with signed calls, which notices within half a second that the aggregator listens.
 
-    def __init__(self, config: JobConfig) -> None:
+    Args:
+        config: The job's configuration, which names the aggregator and this executor's number.
+        signer: Signs the calls; by default, as an executor of the job.
+
+    """
+
+    def __init__(self, config: JobConfig, signer: Signer | None = None) -> None:
         super().__init__(config.fedscale.ps_ip, config.fedscale.ps_port)
         self._config = config
-        self._signer = endpoint.signer(config)
+        self._signer = signer or endpoint.signer(config)
         self._credentials = endpoint.channel_credentials(config)
 
     @overrides
@@ -110,6 +120,13 @@ class Link:
         """Stop the signs of life."""
         self._closed.set()
 
+    def leave(self) -> None:
+        """Tell the aggregator that this process ends, so that its unit goes to another one at once."""
+        self.close()
+        request = job_api_pb2.CompleteRequest(**self._identity, event=LEAVE, status=True)
+        with suppress(grpc.RpcError, ConnectionError, ValueError):  # it notices by itself, only later
+            self._communicator.stub.CLIENT_EXECUTE_COMPLETION(request, timeout=_LEAVE_S)
+
     def _register(self, timeout_s: float) -> None:
         request = job_api_pb2.RegisterRequest(**self._identity, executor_info=self._info)
         deadline = time.monotonic() + timeout_s
@@ -143,7 +160,7 @@ class Link:
 
     def _check(self, error: Any, deadline: float, timeout_s: float) -> None:
         """Raise ConnectionError unless another attempt may succeed."""
-        if error.code() not in _PASSING and error.code() != grpc.StatusCode.FAILED_PRECONDITION:
+        if error.code() not in PASSING and error.code() != grpc.StatusCode.FAILED_PRECONDITION:
             raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
         if time.monotonic() > deadline:
             raise ConnectionError(

@@ -114,11 +114,19 @@ class Leases:
             broken: Whether its connection broke. Unless another call is open, the process is then away after a moment.
 
         """
-        lease = self._held[worker.executor]
-        if lease.worker == worker:
+        lease = self._held.get(worker.executor)
+        if lease is not None and lease.worker == worker:
             lease.lines -= 1
             if broken and not lease.lines:
                 lease.leaves = min(lease.leaves, self.clock() + _GRACE_S)
+
+    def end(self, worker: Worker) -> bool:
+        """End the lease of a process that leaves in order; return whether it had one."""
+        lease = self._held.get(worker.executor)
+        if lease is None or lease.worker != worker:
+            return False
+        del self._held[worker.executor]
+        return True
 
     def lapse(self) -> list[tuple[Worker, bool]]:
         """Return the processes lost since the last call, each with whether its lease has run out."""
@@ -148,6 +156,8 @@ class Leases:
     def in_words(self) -> str:
         """Write how long ago each executor last showed life."""
         now = self.clock()
+        if not self._held:
+            return "all have left"
         return ", ".join(
             f"executor {executor} was last heard of {now - lease.until + self.lease_s:.0f} s ago"
             for executor, lease in sorted(self._held.items())

@@ -40,6 +40,7 @@ class _Report(BaseModel):
     data: _Data
     device: str = Field(pattern=r"^(cpu|cuda(:[0-9]{1,4})?)$")
     device_name: _Name
+    host: _Name = ""
     versions: Annotated[dict[_Name, _Name], Field(max_length=100)]
 
 
@@ -52,6 +53,7 @@ class ExecutorInfo:
         data: Description of the data: name, shapes, number of classes, notes.
         device: Its torch device, cpu or cuda:N.
         device_name: Name of the hardware.
+        host: Name of its machine.
         versions: Versions of its libraries.
         train_sizes: Number of training samples, int64 [clients].
         test_sizes: Number of test samples, int64 [clients].
@@ -66,6 +68,7 @@ class ExecutorInfo:
     data: dict[str, Any]
     device: str
     device_name: str
+    host: str
     versions: dict[str, str]
     train_sizes: np.ndarray
     test_sizes: np.ndarray

@@ -15,10 +15,11 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 VERSION = 1
+JOINING = 0  # the number of an executor that has none yet; it signs with a key in which no job's name is
 _STAMP = struct.Struct("<BIQ16s32s")  # version, executor, milliseconds since 1970, nonce, digest of the body
 _MAC = hashlib.sha256().digest_size
 _REMEMBERED = 1 << 18  # nonces; further messages within the window are refused
@@ -106,8 +107,8 @@ class Gate:
     It remembers the nonces of correctly signed messages, for as long as their time would be accepted.
 
     Args:
-        signer: Verifies signatures.
-        executors: Numbers of the executors of the job.
+        signer: Verifies signatures of the job's executors.
+        joining: Verifies those of executors that have no number yet.
         window_s: Largest difference of the two clocks in seconds.
         clock: Returns the time in seconds since 1970.
         remembered: Largest number of nonces to remember; further messages are refused.
@@ -117,12 +118,12 @@ class Gate:
     def __init__(
         self,
         signer: Signer,
-        executors: Collection[int],
+        joining: Signer,
         window_s: float,
         clock: Callable[[], float] = time.time,
         remembered: int = _REMEMBERED,
     ) -> None:
-        self._signer, self._executors, self._clock = signer, executors, clock
+        self._signer, self._joining, self._clock = signer, joining, clock
         self._window_ms = int(1000 * window_s)
         self._remembered = remembered
         self._seen: set[bytes] = set()
@@ -140,12 +141,10 @@ class Gate:
             The stamp's content.
 
         Raises:
-            Refused: If the stamp is wrong, too old, replayed, or of an unknown executor.
+            Refused: If the stamp is wrong, too old or replayed.
 
         """
-        stamp = self._signer.read(method, raw)
-        if stamp.executor not in self._executors:
-            raise Refused("unknown executor")
+        stamp = self._signer_of(claimed_executor(raw)).read(method, raw)
         now = int(1000 * self._clock())
         if abs(now - stamp.time_ms) > self._window_ms:
             raise Refused("its time is off")
@@ -162,7 +161,17 @@ class Gate:
 
     def answer(self, method: str, stamp: Stamp, body: bytes) -> bytes:
         """Return the MAC of the reply to an admitted message."""
-        return self._signer.answer(method, stamp.nonce, body)
+        return self._signer_of(stamp.executor).answer(method, stamp.nonce, body)
+
+    def _signer_of(self, executor: int | None) -> Signer:
+        return self._joining if executor == JOINING else self._signer
+
+
+def claimed_executor(raw: bytes | None) -> int | None:
+    """Return the executor's number in a stamp that is not verified yet; None if it has none."""
+    if raw is None or len(raw) < _STAMP.size:
+        return None
+    return int(_STAMP.unpack_from(raw)[1])
 
 
 def is_body(stamp: Stamp, body: bytes) -> bool:

@@ -52,7 +52,6 @@ def test_progress_can_be_silent(job_file: Path, capfd: pytest.CaptureFixture[str
         ("quickstrat", {}, "did you mean 'quickstart'"),
         (None, {"ronds": 3}, "unknown job_conf key 'ronds'; did you mean 'rounds'"),
         (None, {"rounds": 0}, "key 'rounds' is 0; it must be above zero"),
-        (None, {"worker_ips": ["localhost:[0]"]}, "asks for no executor"),
         (None, {"resume": True}, "has no checkpoint below"),
         (None, {"data_dir": "nowhere"}, "nowhere"),
         (None, {"log_path": "/dev/null"}, "log_path /dev/null is no folder; set it to"),

@@ -48,7 +48,8 @@ GOOD = {
     "traces convert": f"{TRACES}/sample_capacity.csv capacity.npz",
     "traces synthesize": "20 -o traces",
 }
-ELSEWHERE = {"driver submit", "export"}  # tests/cluster makes hosts, tests/api a trained model
+# tests/cluster makes hosts, tests/entry and tests/faults a job to join, tests/api trained models
+ELSEWHERE = {"driver submit", "executor join", "export", "predict"}
 BAD = {
     "report": ("none", "there is no job 'none'"),
     "driver start": ("none.yml", "no configuration 'none.yml'"),
@@ -59,6 +60,7 @@ BAD = {
     "driver logs": ("none", "there is no job 'none'"),
     "driver stop": ("none", "there is no job 'none'"),
     "driver forget": ("none", "there is no job 'none'"),
+    "executor join": ("nowhere", "'nowhere' is no address: write HOST:PORT"),
     "config list": ("none", "none"),
     "config show": ("heterofl --on spech", "did you mean 'speech'"),
     "dataset list": ("small.npz", "small.npz"),
@@ -67,6 +69,7 @@ BAD = {
     "dataset verify": ("none", "none"),
     "dataset show": ("none", "none"),
     "export": ("none", "none"),
+    "predict": ("none small.npz --client 1", "none"),
     "dataset download": ("cifar11", "did you mean 'cifar10'"),
     "data": ("small.npz", "small.npz"),
     "models": ("--data femnst", "did you mean 'femnist'"),

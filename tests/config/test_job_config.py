@@ -201,7 +201,6 @@ BAD = [
     ("job_conf:\n  - pyramidfl_dropout_high: 1.1\n", "less than or equal to 1"),
     ("job_conf:\n  - gradient_policy: q-fedavg\n", "fed-prox, fed-yogi"),
     ("worker_ips:\n  - 'localhost:'\njob_conf: []\n", "write it as host:[n]"),
-    ("worker_ips:\n  - 'localhost:[0]'\njob_conf: []\n", "asks for no executor"),
     ("worker_ips:\n  - 'localhost:[__import__(\"os\")]'\njob_conf: []\n", "write it as host:[n]"),
     ("use_container: docker\njob_conf: []\n", "use_container"),
 ]

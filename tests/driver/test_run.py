@@ -93,6 +93,19 @@ def test_the_job_goes_on_without_an_executor_that_was_killed(fedscale, state, wr
     assert_nothing_left(state)
 
 
+def test_the_job_goes_on_with_executors_that_joined_when_its_own_are_gone(fedscale, state, write_conf):
+    conf = write_conf(worker_ips=["localhost:[1]"])
+    process = fedscale("driver", "start", conf, FAKE_AGGREGATOR="wait", FAKE_EXECUTOR="wait", FAKE_JOINED="1")
+    heard(process, "note: executor 3 joined from there\n")
+    wait_until(lambda: len(record(state)["children"]) == 2 and record(state)["round"])
+    children = {child["name"]: child["pid"] for child in record(state)["children"]}
+    os.kill(children["executor 1"], signal.SIGKILL)
+    heard(process, "note: executor 1 was ended by SIGKILL; the job goes on without it\n")
+    process.send_signal(signal.SIGINT)
+    assert done(process)[0] == 130
+    assert_nothing_left(state)
+
+
 def test_a_job_that_ends_without_one_of_its_executors_has_finished(fedscale, state, write_conf, tmp_path):
     env = {"FAKE_AGGREGATOR": "slowly", "FAKE_EXECUTOR": "die once", "FAKE_MARKER": str(tmp_path / "marker")}
     code, _, err = done(fedscale("driver", "start", write_conf(), **env))

@@ -22,7 +22,7 @@ from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.driver import preparation
 from fedscale_ext.metrics.records import read_records
 
-from .process import events, main
+from .process import Place, events, join_main, main
 from .proxy import Proxy
 from .steps import Kill
 
@@ -67,6 +67,7 @@ class Job:
         self.kill = {name: list(kills) for name, kills in kill.items()}
         self.deaths: Counter[str] = Counter()
         self.processes: dict[str, Any] = {}
+        self.joiners: dict[str, Any] = {}
         args = config.fedscale
         self.log_dir = Path(args.log_path) / "logs" / args.job_name / args.time_stamp
         self._environment = {preparation.EVENTS_VARIABLE: "1", "OMP_NUM_THREADS": "1"}
@@ -90,6 +91,17 @@ class Job:
         self.processes[name] = _CONTEXT.Process(target=main, args=arguments, name=name, daemon=True)
         self.processes[name].start()
 
+    def join(self, kill: Kill | None = None, number_of_signal: int = signal.SIGKILL, **own: Any) -> None:
+        """Start a process that joins, and signals itself at a step; its name is joiner-1, joiner-2, …
+
+        ``own`` are fields of its place. One that has ended is not started again.
+        """
+        name = f"joiner-{len(self.joiners) + 1}"
+        place = Place("127.0.0.1", self.port, str(self.folder / "joined"), **own)
+        arguments = (name, place, [kill] if kill else [], number_of_signal, self.folder)
+        self.joiners[name] = _CONTEXT.Process(target=join_main, args=arguments, name=name, daemon=True)
+        self.joiners[name].start()
+
     def run(self, timeout_s: float, meddle: Callable[["Job"], None] | None = None) -> Result:
         """To the job's end; AssertionError when it fails or takes longer. ``meddle`` is called every 50 ms."""
         deadline = time.monotonic() + timeout_s
@@ -101,7 +113,7 @@ class Job:
         finally:
             if self.proxy is not None:
                 self.proxy.close()
-            for process in self.processes.values():
+            for process in [*self.processes.values(), *self.joiners.values()]:
                 process.join(1.0 if sys.exc_info()[0] is None else 0.0)
                 process.kill()
                 process.join()
@@ -120,7 +132,8 @@ class Job:
         )
 
     def _look(self, deadline: float, meddle: Callable[["Job"], None] | None) -> None:
-        wait([process.sentinel for process in self.processes.values() if process.exitcode is None], 0.05)
+        everyone = [*self.processes.values(), *self.joiners.values()]
+        wait([process.sentinel for process in everyone if process.exitcode is None], 0.05)
         for name, process in list(self.processes.items()):
             code = process.exitcode  # looked at once: it may end at any time
             if code == -signal.SIGKILL:
@@ -131,6 +144,9 @@ class Job:
                     self.start(name)
             else:
                 assert code in (None, 0), f"{name} ended with exit code {code}: {self.tail(*self.argv)}"
+        for name, process in self.joiners.items():
+            expected = (None, 0, 130, -signal.SIGKILL)
+            assert process.exitcode in expected, f"{name} ended with exit code {process.exitcode}: {self.tail(name)}"
         if meddle is not None:
             meddle(self)
         assert time.monotonic() < deadline, f"the job did not end in time; {self.tail(*self.argv)}"

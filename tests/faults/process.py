@@ -14,7 +14,8 @@ from fedscale_ext import compat
 compat.prepare()
 
 from fedscale_ext import models  # noqa: E402
-from fedscale_ext.entry import launch  # noqa: E402
+from fedscale_ext.entry import join, launch  # noqa: E402
+from fedscale_ext.entry.join import Place  # noqa: E402
 from fedscale_ext.server import records  # noqa: E402
 
 from .calls import disturb  # noqa: E402
@@ -47,6 +48,33 @@ def main(
     launch._run = run
     records.plot_job = lambda log_dir: log_dir / "plot.png"  # a second of each job
     launch.run_rank()
+
+
+def join_main(name: str, place: Place, kills: list[Kill], number_of_signal: int, folder: Path) -> None:
+    """Run as the process ``name`` that joins a job, armed as in ``steps.arm``; its output goes to ``folder/name.log``.
+
+    It ends with exit code 130 if its signal is an interrupt.
+    """
+    log = os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    plain = join.executor_class
+
+    def armed(method: str) -> Any:
+        def make(config: Any) -> Any:
+            process = plain(method)(config)
+            arm(process, name, kills, folder, number_of_signal)
+            return process
+
+        return make
+
+    join.executor_class = armed  # type: ignore[assignment]
+    try:
+        join.join(place, 60.0, lambda sentence: print(sentence, flush=True))
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def events(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -48,15 +48,15 @@ _FILES = {
 }  # renames of other files do not count
 
 
-def arm(process: Any, name: str, kills: list[Kill], folder: Path) -> None:
-    """Let ``process`` (called ``name``) kill itself at each of ``kills`` that it has not died of before."""
+def arm(process: Any, name: str, kills: list[Kill], folder: Path, number_of_signal: int = signal.SIGKILL) -> None:
+    """Let ``process`` (called ``name``) signal itself at each of ``kills`` that it has not died of before."""
     for number, (step, round) in enumerate(kills):
         marker = folder / f"{name}.{number}.killed"
         if step == "poison" or not marker.exists():
-            _wrap(process, step, round, marker)
+            _wrap(process, step, round, marker, number_of_signal)
 
 
-def _wrap(process: Any, step: str, round: int, marker: Path) -> None:
+def _wrap(process: Any, step: str, round: int, marker: Path, number_of_signal: int) -> None:
     when, call = STEPS[step]
     place, _, attribute = call.rpartition(":")
     *parents, attribute = attribute.split(".")
@@ -75,7 +75,7 @@ def _wrap(process: Any, step: str, round: int, marker: Path) -> None:
             strikes = getattr(process, "round", 0) >= round
         if strikes:
             marker.write_text(json.dumps({"step": step, "round": getattr(process, "round", 0)}))
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number_of_signal)
 
     @functools.wraps(plain)
     def armed(*arguments: Any, **keywords: Any) -> Any:

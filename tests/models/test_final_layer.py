@@ -44,7 +44,7 @@ def test_a_headed_networks_features_are_its_representation() -> None:
 
 
 def test_a_network_that_ends_otherwise_is_refused() -> None:
-    with pytest.raises(UserError, match="'own_module' does not end in a linear layer from features to the classes"):
+    with pytest.raises(UserError, match=r"family '\w+' does not end in a linear layer from features to the classes"):
         final_layer(models.named_spec("models.test_final_layer:Ends", SHAPE, 10))
 
 

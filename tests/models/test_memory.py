@@ -1,10 +1,14 @@
 """Memory of a training step, beside what can be counted by hand."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedscale_ext import models
+from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet.family import dearest_path, make, mixed, path_of
+from tests.models.architectures import FAMILIES
 
 SPACE = {
     "form": "cnn",
@@ -52,3 +56,26 @@ def test_a_mixture_of_all_operators_takes_more_than_any_path() -> None:
     spec = models.named_spec("cnn_tiny", (3, 32, 32), 10)
     every, one = training_memory(mixed(spec, "alphas"), 8), training_memory(path_of(spec, dearest_path(spec)), 8)
     assert every.activations > 2 * one.activations
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+@settings(max_examples=3)
+@given(data=st.data())
+def test_a_step_of_any_family_is_measured(family: str, data: st.DataObject) -> None:
+    spec = data.draw(FAMILIES[family])
+    found = training_memory(spec, 2)
+    whole = models.cost(spec)
+    assert found.state == whole.bytes and 0 < found.gradients <= found.optimizer == FLOAT * whole.parameters
+    assert found.activations > 0
+
+
+@pytest.mark.parametrize("name", ["torchvision_resnet18", "timm:vit_tiny_patch16_224(patch_size=8, depth=2)"])
+@pytest.mark.parametrize("with_head", [False, True])
+def test_a_step_of_foreign_networks_is_measured(name: str, with_head: bool) -> None:
+    spec = models.named_spec(name, (3, 32, 32), 7)
+    assert training_memory(headed(spec, 5) if with_head else spec, 2).activations > 0
+
+
+def test_a_step_on_texts_is_measured() -> None:
+    spec = models.named_spec("rnn", (1, 1, 4), 7)
+    assert training_memory(path_of(spec, ("lstm",) * len(spec["ops"])), 2).activations > 0

@@ -55,7 +55,8 @@ def service(job_file: Path) -> Any:
     "request_",
     [
         job_api_pb2.RegisterRequest(executor_id="1", executor_info=b"cos\nsystem\n(S'true'\ntR."),
-        registration("3"),
+        registration("x"),
+        registration("01"),
         registration("0"),
         registration(versions=3),
         registration(versions={}),

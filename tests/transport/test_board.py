@@ -115,6 +115,37 @@ def test_a_process_that_asks_again_gets_the_unit_that_it_holds() -> None:
         Assignment(unit(1), 1), Assignment(unit(1), 1), Assignment(unit(2), 1)]  # fmt: skip
 
 
+def test_a_process_that_leaves_in_order_gives_its_unit_back_which_has_not_failed() -> None:
+    board = Timed(A, B, tries=1)
+    board.tracker.add([unit(1)])
+    board.take_now(A)
+    board.leave(A)
+    assert board.here == {"2"}
+    assert board.take_now(B) == Assignment(unit(1), 2)
+    board.leave(A)  # said twice
+    with pytest.raises(NotRegistered):
+        board.renew(A)
+    board.leave(B)
+    board.after(1000.0)
+    assert board.faults() == {"work units handed out again": 1}
+    assert not board.tracker.results
+    board.register(anew := Worker("1", "c"))
+    assert board.take_now(anew) == Assignment(unit(1), 3)
+
+
+def test_a_call_that_shows_life_may_end_after_its_process_has_left() -> None:
+    board = Timed(A)
+    board.stay(A, 0.0, lambda: board.leave(A) is not None)
+    assert board.here == set()
+
+
+def test_a_job_that_all_executors_have_left_names_that() -> None:
+    board = Timed(A, replacement_s=0.0)
+    board.leave(A)
+    with pytest.raises(BoardTimeout, match="no executor is left to do them: all have left, and none came back"):
+        list(board.run([unit(1)], 5.0))
+
+
 def test_a_replaced_process_gives_its_unit_back_and_is_sent_away() -> None:
     board, anew = Timed(A, B), Worker("1", "c")
     board.tracker.add([unit(1), unit(2)])

@@ -10,8 +10,11 @@ import grpc
 import pytest
 from served import configuration, connection, registration, serving, stranger
 
+from fedscale_ext.config.job_config import with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport import endpoint
+from fedscale_ext.transport.joining import request_offer
+from fedscale_ext.transport.signing import JOINING
 
 
 @pytest.mark.parametrize(
@@ -123,3 +126,13 @@ def test_one_file_alone_is_not_enough(job_file: Path, certificates: Path) -> Non
     config = configuration(job_file, f"tls_ca={certificates / 'ca.pem'}")
     with pytest.raises(UserError, match="tls_executor_cert is not"):
         endpoint.channel_credentials(config)
+
+
+def test_a_process_joins_a_job_with_its_certificate(job_file: Path, certificates: Path) -> None:
+    config = configuration(job_file, *tls(certificates), "num_executors=0")
+    with serving(config):
+        joins = with_values(config, this_rank=JOINING, job_name="unknown", tls_aggregator_cert=None)
+        assert request_offer(joins, 10.0).executor == 1
+        plain = with_values(joins, tls_ca=None)
+        with pytest.raises(UserError, match="or give --tls-ca, --tls-cert and --tls-key if it uses TLS"):
+            request_offer(plain, 0.2)

@@ -14,7 +14,7 @@ from fedscale_ext.data.labels import number_names
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.wording import counted, listed, quoted
 
-_IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
+IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
 
 
 @dataclass
@@ -41,7 +41,7 @@ class FolderSource(Source):
         pattern = "*/*/*" if self.by_client else "*/*"
         files = sorted(
             (path for path in self.path.glob(pattern) if self._is_picture(path) and path.is_file()),
-            key=lambda path: [_natural(part) for part in path.relative_to(self.path).parts],
+            key=lambda path: [natural(part) for part in path.relative_to(self.path).parts],
         )
         if not files:
             layout = "client/label/*.png" if self.by_client else "label/*.png"
@@ -51,7 +51,7 @@ class FolderSource(Source):
 
     def _is_picture(self, path: Path) -> bool:
         hidden = any(part.startswith(".") for part in path.relative_to(self.path).parts)
-        return path.suffix.lower() in _IMAGE_ENDINGS and not hidden
+        return path.suffix.lower() in IMAGE_ENDINGS and not hidden
 
     def _look_around(self) -> list[str]:
         """What of the tree is left out, a sentence each."""
@@ -64,7 +64,7 @@ class FolderSource(Source):
             for name in files:
                 if any(part.startswith(".") for part in (*relative.parts, name)):
                     hidden += 1
-                elif Path(name).suffix.lower() not in _IMAGE_ENDINGS:
+                elif Path(name).suffix.lower() not in IMAGE_ENDINGS:
                     others[Path(name).suffix.lower() or "none"] += 1
                 elif len(relative.parts) + 1 == depth:
                     pictures += 1
@@ -109,7 +109,7 @@ class FolderSource(Source):
         return [*self._notes, *self._pictures.notes()]
 
 
-def _natural(text: str) -> list[tuple[int, int | str]]:
-    """Sort key that puts "2" before "10"."""
+def natural(text: str) -> list[tuple[int, int | str]]:
+    """Return a sort key that puts "2" before "10"."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]

@@ -63,7 +63,7 @@ class NpzSource(Source):
         except ValueError as error:
             raise UserError(f"array {key!r} of {self.path} cannot be read: {error}") from error
 
-    def _pixels(self, x: np.ndarray, key: str) -> np.ndarray:
+    def pixels(self, x: np.ndarray, key: str) -> np.ndarray:
         """Any accepted order of axes as [N, C, H, W]: uint8, or values where the data set has them; int16 speech
         [N, n] as it is."""
         entry = known(self.data_set)
@@ -173,6 +173,18 @@ class NpzSource(Source):
             raise UserError(f"array {split!r} of {self.path} must say train or test (0 or 1) of each sample")
         return np.array([names[str(value)] for value in values])
 
+    def samples_alone(self) -> np.ndarray:
+        """Return the samples whatever else the file has, as :meth:`pixels`: array ``x``, or the only one there is."""
+        try:
+            archive = Npz(open_plain(self.path), MAX_ARRAY)
+        except (ValueError, OSError) as error:
+            raise UserError(f"{self.path} is not an npz file: {error}") from error
+        with archive:
+            key = archive.names[0] if len(archive.names) == 1 else self.x
+            if key not in archive:
+                raise UserError(f"{self.path} has no array {key!r}: it has {', '.join(sorted(archive.names))}")
+            return self.pixels(self._read(archive, key), key)
+
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`Source`."""
         try:
@@ -186,7 +198,7 @@ class NpzSource(Source):
                      for part, y in zip(parts, ys, strict=True)]  # fmt: skip
             self._outline(zip(ys, tests, strict=True))
             for (x_key, y_key, client_key, _), y, test in zip(parts, ys, tests, strict=True):
-                x = self._pixels(self._read(archive, x_key), x_key)
+                x = self.pixels(self._read(archive, x_key), x_key)
                 owner = self._clients(archive, client_key, len(y))
                 if not len(x) == len(y) == len(owner) or owner.ndim != 1:
                     sizes = f"{len(x)}, {len(y)} and {len(owner)} rows"

@@ -23,8 +23,12 @@ class FedAvgAggregator(MultiModelAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 (Algorithm 1, server)."""
         spec = self.initial_spec()
-        model = self.pool.add("global", spec, self.initial_state(spec))
-        self.report_weak(model.cost.forward_macs, "they train it all the same")
+        self.pool.add("global", spec, self.initial_state(spec))
+        self.report_beyond()
+
+    def report_beyond(self) -> None:
+        """Report the clients that do not afford what they train."""
+        self.report_weak(self.pool["global"].cost.forward_macs, "they train it all the same")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each client of S_t train w_t."""

@@ -76,6 +76,22 @@ def class_means(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Ten
     return means.to(rows.dtype), counts.int()
 
 
+def own_rows(tables: Tensor, labels: Tensor) -> Tensor:
+    """Look up each sample's row in its client's table.
+
+    Args:
+        tables: A row for each class, [classes, ...]; of a cohort [K, classes, ...].
+        labels: Class numbers, int64 [B]; of the first k clients of a cohort [k, B].
+
+    Returns:
+        The rows, [B, ...] or [k, B, ...].
+
+    """
+    if labels.dim() == 1:
+        return tables[labels]
+    return tables[torch.arange(len(labels), device=labels.device)[:, None], labels]
+
+
 class NearestPrototype(nn.Module):
     """Predicts the class whose prototype is nearest to a sample's features.
 

@@ -157,6 +157,10 @@ class KeptModelsAggregator(DeviceTypesAggregator):
     def learn(self, round: int, updates: Sequence[Update], sent: Sequence[State]) -> None:
         """Learn from what the round's clients sent, in the order of ``updates``."""
 
+    def message_for(self, client: int) -> State:
+        """Return all that a client receives now; what is its own beside the message is sent by ``ReceivedTensors``."""
+        return self.message()
+
     def objective(self) -> dict[str, Any]:
         """Return what clients know of the hyperparameters, as JSON."""
         return {}
@@ -166,7 +170,7 @@ class KeptModelsAggregator(DeviceTypesAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create a model for each type, and deal the types to clients."""
         super().init_state(population, task)
-        self.opening_bytes = bytes_of(self.message())
+        self.opening_bytes = bytes_of(self.message_for(1))
 
     def smallest_cost(self) -> Cost:
         """Training the smallest type's model, and sending what belongs to it."""
@@ -191,7 +195,8 @@ class KeptModelsAggregator(DeviceTypesAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the model that it keeps."""
-        item = WorkItem(client, self.keys[self.type_of[client - 1]], self.objective(), bytes=bytes_of(self.message()))
+        key, down = self.keys[self.type_of[client - 1]], bytes_of(self.message_for(client))
+        item = WorkItem(client, key, self.objective(), bytes=down)
         seen = float(self.task.step_sizes(client, {}).sum())
         after = self.passes_after * float(self.task.train_sizes[client - 1]) / TRAINING_FACTOR
         return replace(item, compute_fraction=1.0 + after / seen)
@@ -239,7 +244,7 @@ class SharedFeaturesAggregator(KeptModelsAggregator):
         self.width = next(iter(widths.values()))
         super().init_state(population, task)
 
-    def head(self, key: str) -> FinalLayer:
+    def final_layer(self, key: str) -> FinalLayer:
         """Return the last layer of a type's model."""
         return final_layer(self.pool[key].spec)
 

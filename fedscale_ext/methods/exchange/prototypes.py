@@ -39,6 +39,7 @@ class PrototypeClient(SendsPrototypes):
     def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
         super().__init__(conf, bench)
         self._weight = float(conf.objective.get("weight", 0.0))
+        self._tables: tuple[Tensor, Tensor] | None = None
 
     def feature_losses(self, output: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy plus the weighted mean squared distance to the prototype of the sample's class, [...]."""
@@ -51,12 +52,14 @@ class PrototypeClient(SendsPrototypes):
 
     def _table(self, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Prototypes of all classes [classes, F], zero where there is none, and which there are, bool [classes]."""
-        rows, numbers = self.message[PROTOTYPES], self.message[KNOWN].long()
-        prototypes = like.new_zeros(classes, rows.shape[1])
-        prototypes[numbers] = rows.to(like)
-        known = torch.zeros(classes, dtype=torch.bool, device=like.device)
-        known[numbers] = True
-        return prototypes, known
+        if self._tables is None:
+            rows, numbers = self.message[PROTOTYPES], self.message[KNOWN].long()
+            prototypes = like.new_zeros(classes, rows.shape[1])
+            prototypes[numbers] = rows.to(like)
+            known = torch.zeros(classes, dtype=torch.bool, device=like.device)
+            known[numbers] = True
+            self._tables = prototypes, known
+        return self._tables
 
     def predictor(self, model: nn.Module, conf: ClientConfig) -> nn.Module:
         """The model, or the nearest global prototype, as soon as there is one."""

@@ -125,9 +125,8 @@ class FedorASAggregator(MultiModelAggregator):
     def _tell_beyond(self) -> None:
         """Report clients that do not afford what their tier serves; shares deal tiers whatever devices afford."""
         served = [self.pool[tier_key(tier)].cost.forward_macs for tier in range(len(self.brackets))]
-        self.count_beyond(np.array(served, dtype=np.float64)[self.tier_of])
-        if self.beyond_capacity:
-            self.notice(f"{self.beyond_capacity} of {len(self.capacity)} clients are in a tier whose paths their "
+        if beyond := self.count_beyond(np.array(served, dtype=np.float64)[self.tier_of]):
+            self.notice(f"{beyond} of {len(self.capacity)} clients are in a tier whose paths their "
                         "devices do not afford: tiers rank devices")  # fmt: skip
 
     def _announce(self) -> None:

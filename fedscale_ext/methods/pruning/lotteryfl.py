@@ -169,6 +169,11 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
         self.left = survivors[torch.from_numpy(self.type_of)]  # surviving weights of each client
 
+    def report_beyond(self) -> None:
+        """Report the clients that do not afford the whole model, with which they begin; types are dealt later."""
+        if not self.params.param_ratio:
+            super().report_beyond()
+
     def _deal_types(self) -> None:
         """Deal the types' first masks to clients."""
         p, model = self.params, self.pool[KEY]
@@ -188,6 +193,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         largest_first = np.argsort(-np.array(forward), kind="stable")
         sizes = [p.groups[index] for index in largest_first[::-1]]
         self.type_of = largest_first[ranked_levels(self.dealing_order(), sizes)]
+        self.report_dealt_beyond(forward, "lotteryfl.groups")
 
     def type_names(self) -> Sequence[str]:
         """Names of the types; without types, all clients prune the one model from the whole."""

@@ -149,7 +149,9 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.layout = models.layout(spec)
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
         self.active = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
-        if self.starts_at_target:
+        if not self.starts_at_target:
+            self.count_beyond(self.pool[KEY].cost.forward_macs)  # with this, each client begins
+        else:
             for client, index in enumerate(self.type_of.tolist()):
                 for group, width in self.targets[index].items():
                     self.active[group][client, width:] = False

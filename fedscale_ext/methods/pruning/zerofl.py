@@ -226,6 +226,15 @@ class ZeroFLAggregator(FedAvgAggregator):
         self._dense: State = {}  # what trains on, while the pool has the network that is tested
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)
 
+    @property
+    def _compute_fraction(self) -> float:
+        """MACs of a step, relative to those of dense training."""
+        return 1 - self.params.sparsity if self.params.skips_zeros else 1.0
+
+    def report_beyond(self) -> None:
+        """Report the clients that do not afford what is left of the model where devices skip zeros."""
+        self.report_weak(self.pool[KEY].cost.forward_macs * self._compute_fraction, "they train it all the same")
+
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let S_t train sparsely, from the dense weights."""
         p = self.params
@@ -233,11 +242,9 @@ class ZeroFLAggregator(FedAvgAggregator):
             self.pool.update(KEY, self._dense)
             self._dense = {}
         objective = {"zerofl": {"sparsity": p.sparsity, "upload": p.upload, "share": p.share}}
-        effort = 1 - p.sparsity if p.skips_zeros else 1.0
         upload = min(self._upload, self.pool[KEY].cost.bytes)
-        return [
-            WorkItem(client, KEY, objective, compute_fraction=effort, upload=upload) for client in participants.tolist()
-        ]
+        fraction, clients = self._compute_fraction, participants.tolist()
+        return [WorkItem(client, KEY, objective, compute_fraction=fraction, upload=upload) for client in clients]
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve the weights of SWAT's forward pass to every client."""

@@ -133,6 +133,13 @@ class ExitStack(nn.Module):
         return torch.stack(logits, 1)
 
 
+class LastExit(nn.Module):
+    """In training, logits of all exits [..., exits, classes] -> those of the deepest; then there is one already."""
+
+    def forward(self, logits: Tensor) -> Tensor:  # noqa: D102
+        return logits[..., -1, :] if self.training else logits
+
+
 class MultiExit(nn.Module):
     """In training [B, C, H, W] -> logits of all exits [B, exits, classes]; in evaluation -> [B, classes].
 

@@ -19,12 +19,12 @@ from torch.nn import functional
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families import vit
 from fedscale_ext.models.final_layer import Input, input_of
-from fedscale_ext.models.multi_exit.modules import ExitStack
+from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
 
-_PACKAGE_MODULES = (SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack)
+_PACKAGE_MODULES = (SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack, LastExit)
 
 _ELEMENTWISE_MODULES = (
     nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
@@ -284,6 +284,8 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
             return layers.Dropout(module.p)
         case ExitStack() if dimensions == 2:
             return layers.ExitStack()
+        case LastExit() if dimensions == 3:
+            return None
         case nn.Flatten(start_dim=1, end_dim=-1) if dimensions == 4:
             return layers.Flatten()
     if isinstance(module, _ELEMENTWISE_MODULES) or (isinstance(module, _POOLING_MODULES) and dimensions == 4):

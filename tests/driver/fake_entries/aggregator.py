@@ -33,6 +33,8 @@ if what.startswith("refuse"):  # bad input, before the first round
     sys.exit(2)
 say(event="ready", clients=4, executors=1, data="generated: fake", population="resampled: 4", model="tiny",
     rounds=12, log_dir="somewhere")  # fmt: skip
+if "FAKE_JOINED" in os.environ:
+    say(event="executors", executors=[{"executor": "3", "host": "there", "joined": True}])
 if what == "grandchild":
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "fake-grandchild"])
 if what == "deaf":

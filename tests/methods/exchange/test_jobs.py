@@ -14,6 +14,11 @@ JOB: dict[str, Any] = {"num_participants": 5, "eval_interval": 1}
 # keys of a method, and the loss on clients' test samples that was recorded
 METHODS: dict[str, tuple[dict[str, Any], float]] = {
     "fedproto": ({"representation": 8}, 3.1465),
+    "fd": ({}, 3.6356),
+    "lgfedavg": ({"representation": 8}, 3.9447),
+    "fedgh": ({"representation": 8}, 3.9044),
+    "fml": ({"alpha": 0.4, "beta": 0.7}, 3.7822),
+    "fedtgp": ({"representation": 8, "epochs": 5}, 4.0843),
 }
 
 
@@ -48,7 +53,8 @@ def test_a_job_passes_all_tests_at_its_end(method: str, job_file: Path) -> None:
     last = found["rounds"][-1]
     for name in ("personalised", "on_all", "after_training"):
         assert last[name]
-    assert summary["cost"]["network_total_mb"] < 0.1 * summary["cost"]["storage_suite_mb"]
+    share = 0.5 if method == "fml" else 0.1  # a model travels, or small tensors do
+    assert summary["cost"]["network_total_mb"] < share * summary["cost"]["storage_suite_mb"]
 
 
 def test_predictions_differ_by_rule_alone(job_file: Path) -> None:

@@ -26,7 +26,7 @@ def test_types_of_different_widths_are_refused_in_a_sentence(tmp_path: Path) -> 
 
 def test_types_of_one_width_need_no_representation(tmp_path: Path) -> None:
     found = made("fedproto", tmp_path, representation=0, types=["cnn_small"], ranges=["1-6"])
-    assert found.width == 28 and found.head("cnn_small").name == "linear2"
+    assert found.width == 28 and found.final_layer("cnn_small").name == "linear2"
 
 
 def test_a_client_counts_for_the_classes_that_it_has_sent(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""``fedscale predict``: labels of new samples, by the model that a job serves a client."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedscale_ext.cli import complete
+from fedscale_ext.core.errors import UserError
+
+
+def predict(
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="Name of a finished job, or its log folder.", autocompletion=complete.jobs_and_arms
+        ),
+    ],
+    inputs: Annotated[
+        Path,
+        typer.Argument(metavar="INPUTS", help="An npz file with an array x, a folder of pictures, or a data folder."),
+    ],
+    client: Annotated[str, typer.Option("--client", metavar="NAME", help="Client whose served model predicts.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="CSV file to write.", show_default="printed")
+    ] = None,
+) -> None:
+    """Predict new samples with the model that a job serves a client.
+
+    Writes a line per sample: its name or row, the predicted label, and the probability. Samples get the shape and the
+    normalisation of the job's data.
+
+    Exit code 0 when all samples are predicted, 2 for bad input.
+
+    Example: fedscale predict fedavg_digits photos/ --client writer_7
+
+    Example: fedscale predict local_digits new.npz --client writer_7 -o predictions.csv
+    """
+    from fedscale_ext.api.predict import comma_separated
+    from fedscale_ext.api.predict import predict as predicted
+    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.metrics.files import write_atomic
+    from fedscale_ext.report.loading import load_job
+
+    folders, unbegun = find_jobs([job])
+    if len(folders) + len(unbegun) != 1 or not folders:
+        raise UserError(f"{job} is not one job that has trained; name one job")
+    text = comma_separated(predicted(load_job(folders[0].absolute()), client, inputs))
+    if out is None:
+        print(text, end="")
+        return
+    try:
+        write_atomic(out, text)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from None
+    print(f"predictions  {out}, {text.count(chr(10)) - 1:,} samples")

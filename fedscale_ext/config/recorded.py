@@ -1,0 +1,24 @@
+"""The configuration of a job that has run, from its header.json."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedscale_ext.config.arguments import fedscale_actions
+from fedscale_ext.config.job_config import JobConfig, make_config
+from fedscale_ext.config.keys import JobKeys
+
+
+def recorded_config(settings: Mapping[str, Any]) -> JobConfig:
+    """Return a job's configuration, to compute on a CPU with what it trained.
+
+    Args:
+        settings: ``config`` of header.json, as :meth:`JobConfig.echo` wrote it. Keys that this version does not have
+            are left out.
+
+    Raises:
+        UserError: If a setting is not valid any more.
+
+    """
+    known = {*JobKeys.model_fields, *fedscale_actions()}
+    flat = {key: value for key, value in settings.items() if value is not None and (key in known or "." in key)}
+    return make_config({}, {**flat, "use_cuda": False})

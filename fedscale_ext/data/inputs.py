@@ -1,0 +1,106 @@
+"""Samples to predict, without labels: arrays, an npz file, pictures, or a data folder; as a job's models take them.
+
+They are read as ``fedscale dataset import`` reads them, and get the shape of the job's samples. Pixels are uint8,
+values float16, both [C, H, W].
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.shapes import shape_text
+from fedscale_ext.data.formats.folder import IMAGE_ENDINGS, natural
+from fedscale_ext.data.formats.npz_file import NpzSource
+from fedscale_ext.data.images import decode, png_bytes
+from fedscale_ext.data.importing.pictures import PictureReader
+from fedscale_ext.data.layout import MAPPING, describe, read_layout
+from fedscale_ext.data.registry import Shape, known
+from fedscale_ext.data.samples import decode_sample
+
+Inputs = Iterator[tuple[str, np.ndarray]]
+"""Name and sample [C, H, W] of each input."""
+
+
+def read_inputs(source: Path | np.ndarray, data_set: str, shape: Shape) -> Inputs:
+    """Read samples for a model.
+
+    Args:
+        source: An npz file with an array ``x``, a picture, a folder of pictures, or a data folder in FedScale's layout;
+            or an array as ``x`` is: [N, H, W], [N, H, W, C] or [N, C, H, W], of uint8, of floats in 0..1, or of the
+            values of a data set of values.
+        data_set: The job's kind of data.
+        shape: Of the model's samples, (C, H, W). Pictures are resized to it.
+
+    Returns:
+        Inputs one by one: the row's number from 0 on, or the file's path below ``source``.
+
+    Raises:
+        UserError: If ``source`` is missing, or holds no samples of that kind.
+
+    """
+    if isinstance(source, np.ndarray):
+        return _of_array(_npz(Path("the inputs"), data_set).pixels(source, "inputs"), data_set, shape)
+    path = source.expanduser()
+    if not path.exists():
+        raise UserError(f"{path} does not exist")
+    if path.is_file() and path.suffix == ".npz":
+        return _of_array(_npz(path, data_set).samples_alone(), data_set, shape)
+    if path.is_dir() and (path / MAPPING).is_dir():
+        return _of_layout(path, data_set, shape)
+    return _of_pictures(path, data_set, shape)
+
+
+def _npz(path: Path, data_set: str) -> NpzSource:
+    source = NpzSource(path, "x", "y", "client", None, "classes", data_set)
+    source.sides = ()  # whatever their size, they get the model's
+    return source
+
+
+def _of_array(x: np.ndarray, data_set: str, shape: Shape) -> Inputs:
+    entry = known(data_set)
+    if x.ndim != 4:
+        raise UserError(
+            f"clips of speech [N, n] are not read here: import them, and give the data folder of {data_set}"
+        )
+    if entry is not None and entry.values and math.prod(x.shape[1:]) != math.prod(shape):
+        raise UserError(f"samples of the shape {shape_text(x.shape[1:])} cannot be those of this job, which are "
+                        f"{shape_text(shape)}")  # fmt: skip
+    for row, sample in enumerate(x):
+        if entry is not None and entry.values:
+            yield str(row), sample.reshape(shape)
+        else:
+            yield str(row), sample if sample.shape == shape else decode(png_bytes(sample), shape, f"in row {row}")
+
+
+def _of_pictures(path: Path, data_set: str, shape: Shape) -> Inputs:
+    entry = known(data_set)
+    if entry is not None and entry.values:
+        raise UserError(f"{path} cannot be read: samples of {entry.name} are values, so give an npz file with an array "
+                        "x, or a data folder")  # fmt: skip
+    files = [path] if path.is_file() else sorted(
+        (file for file in path.rglob("*") if file.suffix.lower() in IMAGE_ENDINGS and _visible(file, path)),
+        key=lambda file: [natural(part) for part in file.relative_to(path).parts],
+    )  # fmt: skip
+    if not files:
+        raise UserError(f"{path} holds no pictures ({', '.join(sorted(IMAGE_ENDINGS))}) and is no data folder")
+    reader = PictureReader(None, shape)
+    for file in files:
+        yield (file.name if file == path else file.relative_to(path).as_posix()), reader.read(file)
+
+
+def _visible(file: Path, folder: Path) -> bool:
+    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _of_layout(path: Path, data_set: str, shape: Shape) -> Inputs:
+    """The samples of train.csv, then those of test.csv."""
+    entry = known(data_set)
+    about = describe(path, data_set, shape)
+    for part in read_layout(path, data_set, None):
+        for row in range(0 if part is None else len(part)):
+            assert part is not None
+            sample = decode_sample(part.file(row), about.stored, bool(entry and entry.values))
+            yield part.paths[row], sample.reshape(shape)

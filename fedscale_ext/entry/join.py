@@ -1,0 +1,121 @@
+"""Makes this process an executor of a job that runs already, whoever started it, until the job or the user ends it."""
+
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedscale_ext.config.job_config import JobConfig, from_argv, make_config
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.job_data import open_job_data
+from fedscale_ext.entry.launch import executor_class, prepare_process
+from fedscale_ext.executor.executor import device_of
+from fedscale_ext.transport.joining import Offer, request_offer
+from fedscale_ext.transport.signing import JOINING
+from fedscale_ext.util.code_digest import code_digest
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the aggregator is, and what this process has for itself.
+
+    Attributes:
+        host: The aggregator's address or name.
+        port: The port that it listens on.
+        log_path: Folder for this process's log.
+        token_file: File of the job's token; None for a job without one.
+        data_dir: Folder of the data here; None if it is that of the job's configuration.
+        gpu: Number of the GPU to train on; None for the first one, if the job uses GPUs.
+        certificates: The keys ``tls_ca``, ``tls_executor_cert`` and ``tls_executor_key``, if the job uses TLS.
+
+    """
+
+    host: str
+    port: int
+    log_path: str
+    token_file: str | None = None
+    data_dir: str | None = None
+    gpu: int | None = None
+    certificates: Mapping[str, str] = field(default_factory=dict)
+
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of a configuration that say whom to connect to, and how."""
+        tls: dict[str, Any] = dict.fromkeys(("tls_ca", "tls_executor_cert", "tls_executor_key"))
+        return {"ps_ip": self.host, "ps_port": str(self.port), "token_file": self.token_file, **tls,
+                **self.certificates}  # fmt: skip
+
+
+def join(place: Place, wait_s: float, say: Callable[[str], None]) -> None:
+    """Join the job at a place and work for it until it is over, or this process is interrupted.
+
+    Args:
+        place: Where the job is, and what this process has for itself.
+        wait_s: Longest wait in seconds for an aggregator that does not answer.
+        say: Takes a sentence about what happens.
+
+    Raises:
+        UserError: If this process cannot join.
+        ConnectionError: If the aggregator is lost, or sends this process away.
+        KeyboardInterrupt: After an interrupt or SIGTERM. The aggregator knows then, and others have the work.
+
+    """
+    offer = request_offer(make_config({}, {**place.keys(), "this_rank": JOINING}), wait_s)
+    offer.check_versions()
+    config = configuration(offer, place, wait_s)
+    method: Any = method_class(config.job.method)
+    offer.check_code(code_digest(method), config.job.method)
+    device = device_of(config.fedscale)
+    say(f"job {offer.job} at {place.host}:{place.port} takes this process as executor {offer.executor}; data are read")
+    offer.check_data(open_job_data(config).digest, config.fedscale.data_dir)
+    prepare_process(config)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    executor = executor_class(config.job.method)(config)
+    log = _log_to_file_only()
+    say(f"executor {offer.executor} works on {device}; Ctrl-C lets it leave, and its work goes to others; log: {log}")
+    try:
+        executor.run()
+    except KeyboardInterrupt:
+        if hasattr(executor, "link"):
+            executor.link.leave()
+        say(f"executor {offer.executor} has left job {offer.job}")
+        raise
+    say(f"job {offer.job} is over")
+
+
+def configuration(offer: Offer, place: Place, wait_s: float) -> JobConfig:
+    """Return the configuration of the executor that an offer asks for; UserError for settings that are not right.
+
+    What a process has for itself is from ``place``, whatever the offer says of it.
+    """
+    own = {**place.keys(), "this_rank": offer.executor, "log_path": place.log_path,
+           "time_stamp": f"executor-{offer.executor}", "register_timeout_s": wait_s, "wandb_token": ""}  # fmt: skip
+    if place.data_dir is not None:
+        own["data_dir"] = place.data_dir
+    if place.gpu is not None:
+        own["cuda_device"] = f"cuda:{place.gpu}"
+    try:
+        config = from_argv([*offer.arguments, *(f"--{key}={value}" for key, value in own.items())])
+    except UserError as error:
+        raise UserError(f"the settings of job {offer.job} cannot be used here: {error}") from None
+    if config.fedscale.job_name != offer.job:
+        raise UserError(f"the aggregator offers job {offer.job} and sends settings of another one")
+    if place.gpu is not None and not config.fedscale.use_cuda:
+        raise UserError(f"job {offer.job} trains on CPUs, since its use_cuda is False: leave --gpu out")
+    return config
+
+
+def _log_to_file_only() -> str:
+    """Keep FedScale's log, which its executor's constructor has set up, off the terminal, but for errors.
+
+    Returns:
+        The path of the log's file.
+
+    """
+    for handler in logging.root.handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.ERROR)
+    return ", ".join(
+        handler.baseFilename for handler in logging.root.handlers if isinstance(handler, logging.FileHandler)
+    )

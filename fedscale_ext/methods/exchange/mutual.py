@@ -1,0 +1,162 @@
+"""Clients that keep a model and train a small shared one beside it, each learning from the other: FML.
+
+Only the shared model travels. A client's own model stays with it; here it lies in files of the job's folder. A client
+is tested on its own model, and the shared one on all clients' test samples.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.method import (
+    ClientConfig,
+    ClientState,
+    ClientTensors,
+    Cost,
+    EvaluationPlan,
+    Excludes,
+    Feature,
+    ModelSpec,
+    MultiModelExecutor,
+    Population,
+    State,
+    Task,
+    Update,
+    UserError,
+    WorkItem,
+    count_mean,
+    models,
+    personal_version,
+)
+from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
+from fedscale_ext.models.families.paired import OWN, SHARED, paired, parts
+
+KEY = "shared"  # of the shared model in the pool
+
+
+@dataclass(frozen=True)
+class MutualParams(DeviceTypesParams):
+    """Hyperparameters of methods whose clients train a shared model beside their own; the job's ``model`` is shared."""
+
+    needs_public: ClassVar[bool] = False
+
+
+class MutualClient(PersonalModelClient):
+    """Client that trains both models of a pair on the same batches, and keeps its own one."""
+
+    @abstractmethod
+    def pair_losses(self, own: Tensor, shared: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of both models' losses of each sample.
+
+        Args:
+            own: Logits of the client's own model, [..., classes].
+            shared: Logits of the shared model, [..., classes].
+            labels: Class numbers, int64 [...].
+
+        Returns:
+            The losses [...].
+
+        """
+
+    def losses(self, output: Tensor, labels: Tensor) -> Tensor:
+        """The pair's losses [...], from logits [..., 2, classes]."""
+        return self.pair_losses(output[..., 1, :], output[..., 0, :], labels)
+
+    def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
+        """Return the result with the client's own model, if it keeps one."""
+        if conf.client_state is None:
+            return result
+        return {**result, "client_state": copied(own_part(model.state_dict()))}
+
+
+class MutualExecutor(MultiModelExecutor):
+    """Base of such clients' executors."""
+
+    client: ClassVar[type[MutualClient]]
+
+    def get_client_trainer(self, conf: ClientConfig) -> MutualClient:
+        """Create a client that trains a pair."""
+        return self.client(conf, self.bench)
+
+
+def own_part(state: State) -> State:
+    """The floating-point tensors of a pair's own model."""
+    return {name: tensor for name, tensor in floating_tensors(state).items() if name.startswith(OWN)}
+
+
+class MutualAggregator(DeviceTypesAggregator):
+    """Base of these methods. The pool has a pair for each type, and the shared model."""
+
+    exchanges_models: ClassVar[bool] = False
+    excludes: ClassVar[tuple[Excludes, ...]] = (
+        Excludes(Feature.CHANGES, "trains models that its clients keep"),
+        Excludes(Feature.PRIVACY, "serves clients models that they keep"),
+    )
+
+    def type_specs(self) -> dict[str, ModelSpec]:
+        """Spec of each type's pair."""
+        shared = self.initial_spec()
+        return {key: paired(spec, shared) for key, spec in super().type_specs().items()}
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Create the shared model, and a pair with it for each type."""
+        if KEY in self.keys:
+            raise UserError(f"a type is called {KEY!r}, as the shared model is; rename its spec file")
+        super().init_state(population, task)
+        spec = self.initial_spec()
+        self.share(self.pool.add(KEY, spec, models.initial_state(spec, torch_stream(self.seed, KEY))).state)
+
+    def share(self, state: State) -> None:
+        """Set the shared model of all pairs."""
+        self.pool.update(KEY, state)
+        for key in self.keys:
+            shared = {SHARED + name: tensor for name, tensor in state.items()}
+            self.pool.update(key, {**self.pool[key].state, **shared})
+
+    def smallest_cost(self) -> Cost:
+        """Training the smallest pair, and exchanging the shared model."""
+        cost = super().smallest_cost()
+        return Cost(cost.forward_macs, cost.training_macs, cost.parameters, models.cost(self.initial_spec()).bytes)
+
+    def client_tensors(self) -> list[ClientTensors]:
+        """Keep each client's own model."""
+        kept = {key: own_part(self.pool[key].state) for key in self.keys}
+        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, kept)]
+
+    def objective(self) -> dict[str, Any]:
+        """Return what clients know of the hyperparameters, as JSON."""
+        return {}
+
+    def test_objective(self) -> Mapping[str, Any]:
+        """Clients know the same of the hyperparameters in tests, which may fine-tune, as in training."""
+        return self.objective()
+
+    def item_of(self, client: int) -> WorkItem:
+        """Let a client train the pair of its type; the shared model travels."""
+        key = self.keys[self.type_of[client - 1]]
+        return WorkItem(client, key, self.objective(), bytes=self.pool[KEY].cost.bytes)
+
+    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+        """Average the shared models of all participants by samples. Means of the own models play no part."""
+        weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
+        shared = [(shared_part(means[key]), None, weights[key]) for key in means]
+        self.share(count_mean(self.pool[KEY].state, shared))
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Serve each client its own model; test the shared one on all test samples."""
+        return EvaluationPlan([personal_version(self.keys[index]) for index in self.type_of.tolist()], {KEY: KEY})
+
+    def personal_bytes(self) -> Sequence[float]:
+        """Bytes of each client's own model."""
+        own = [float(models.cost(parts(self.pool[key].spec)[0]).bytes) for key in self.keys]
+        return [own[index] for index in self.type_of.tolist()]
+
+
+def shared_part(state: State) -> State:
+    """The tensors of a pair's shared model, by their names in that model."""
+    return {name.removeprefix(SHARED): tensor for name, tensor in state.items() if name.startswith(SHARED)}

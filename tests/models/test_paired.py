@@ -1,0 +1,61 @@
+"""Pairs of networks: both outputs in training, the own one in evaluation, and the same side by side as one by one."""
+
+import pytest
+import torch
+
+from fedscale_ext import models
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.families.paired import paired, parts
+from fedscale_ext.models.stacked.network import Stacked, stacked
+
+SHAPE, CLASSES = (1, 18, 18), 5
+PAIRS = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small"), ("cnn_small", "single_exit_cnn3")]
+
+
+def spec(own: str, shared: str) -> ModelSpec:
+    return paired(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)))
+
+
+@pytest.mark.parametrize("names", PAIRS, ids="+".join)
+def test_a_pair_has_the_tensors_and_the_cost_of_both(names: tuple[str, str]) -> None:
+    pair = spec(*names)
+    assert ModelSpec.from_json(pair.to_json()) == pair
+    own, shared = parts(pair)
+    states = [models.initial_state(each, 1) for each in (own, shared)]
+    state = models.initial_state(pair, 1)
+    assert state.keys() == {f"own.{n}" for n in states[0]} | {f"shared.{n}" for n in states[1]}
+    assert state.keys() == models.layout(pair).keys()
+    costs = [models.cost(each) for each in (own, shared)]
+    assert models.cost(pair).bytes == sum(cost.bytes for cost in costs)
+    assert models.cost(pair).forward_macs == sum(cost.forward_macs for cost in costs)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids="+".join)
+def test_training_gives_both_and_evaluation_the_own_one(names: tuple[str, str]) -> None:
+    module = models.build(spec(*names))
+    x = torch.randn(3, *SHAPE)
+    with torch.no_grad():
+        both = module(x)
+        shared, own = (each(x).reshape(3, CLASSES) for each in (module.shared, module.own))
+    torch.testing.assert_close(both, torch.stack([shared, own], 1))
+    module.eval()
+    assert torch.equal(module(x), module.own(x)) and module(x).shape == (3, CLASSES)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids="+".join)
+def test_side_by_side_equals_one_by_one(names: tuple[str, str]) -> None:
+    pair = spec(*names)
+    network, module = stacked(models.build(pair).double(), SHAPE), models.build(pair).double().train()
+    assert isinstance(network, Stacked)
+    states = [models.initial_state(pair, seed) for seed in (1, 2)]
+    held = {
+        name: torch.stack([state[name].double() for state in states])
+        for name, tensor in states[0].items()
+        if tensor.is_floating_point()
+    }
+    network.bind(held, 2)
+    x = torch.randn(3, 2, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    outputs = network(x)
+    for client, state in enumerate(states):
+        module.load_state_dict({name: tensor.double() for name, tensor in state.items()}, strict=False)
+        torch.testing.assert_close(outputs[client], module(x[:, client]), atol=1e-9, rtol=1e-9)

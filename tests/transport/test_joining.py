@@ -1,0 +1,191 @@
+"""What a process that joins asks, what it is offered, and what it refuses."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from served import configuration, connection, registration, serving
+
+from fedscale_ext.config.job_config import JobConfig, with_values
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.transport import wire
+from fedscale_ext.transport.joining import Offer, read_offer, request_offer, write_offer
+from fedscale_ext.transport.signing import JOINING
+from fedscale_ext.util.package import VERSION
+from fedscale_ext.util.token import new_token
+
+ARGUMENTS = ["--rounds=3", "--fedtrans.alpha=[1, 2]"]
+
+
+def offer(**changes: Any) -> Offer:
+    fields: dict[str, Any] = {"executor": 3, "job": "job", "arguments": ARGUMENTS, "code": "c", "data": "d"}
+    versions: dict[str, Any] = {"package": VERSION, "torch": torch.__version__, "numpy": np.__version__}
+    return Offer(**{**fields, **versions, **changes})
+
+
+def test_an_offer_arrives_as_it_was_written() -> None:
+    assert read_offer(write_offer(3, "job", ARGUMENTS, "c", "d")) == offer()
+    assert read_offer(write_offer(3, "job", ARGUMENTS, "c", None)).data is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"executor": 0},
+        {"executor": "3"},
+        {"executor": 2**32},
+        {"job": "../job"},
+        {"job": "/etc"},
+        {"job": "job\n"},
+        {"arguments": "--rounds=3"},
+        {"arguments": ["rounds=3"]},
+        {"arguments": ["--rounds"]},
+        {"arguments": ["--a b=3"]},
+        {"arguments": ["--a=3"] * 2001},
+        {"package": None},
+        {"code": 3},
+        {"data": "d" * 1001},
+        {"more": 1},
+    ],
+)
+def test_an_offer_that_cannot_be_right_is_refused(change: dict[str, Any]) -> None:
+    header, _ = wire.unpack(write_offer(3, "job", ARGUMENTS, "c", "d"))
+    with pytest.raises(wire.WireError):
+        read_offer(wire.pack({**header, **change}))
+
+
+def test_an_offer_with_sections_is_refused() -> None:
+    header, _ = wire.unpack(write_offer(3, "job", ARGUMENTS, "c", "d"))
+    with pytest.raises(wire.WireError, match="no sections"):
+        read_offer(wire.pack(header, {"a": b"a"}))
+
+
+@pytest.mark.parametrize(("field", "name"), [("package", "fedscale_ext"), ("torch", "torch"), ("numpy", "NumPy")])
+def test_other_versions_are_named(field: str, name: str) -> None:
+    offer().check_versions()
+    with pytest.raises(UserError, match=rf"has {name} \S+ and job job runs with 0.0: install the same version"):
+        offer(**{field: "0.0"}).check_versions()
+
+
+def test_other_code_and_other_data_are_named() -> None:
+    offer().check_code("c", "fedavg")
+    with pytest.raises(UserError, match=r"other code of fedscale_ext .* or of method fedavg than job job"):
+        offer().check_code("x", "fedavg")
+    offer().check_data("d", "here")
+    offer(data=None).check_data("x", "here")
+    with pytest.raises(UserError, match="here holds other samples or clients than the data of job job: copy"):
+        offer().check_data("x", "here")
+
+
+# ---- the running service ----
+
+
+@pytest.fixture
+def config(job_file: Path) -> JobConfig:
+    return configuration(job_file)
+
+
+@pytest.fixture
+def service(config: JobConfig) -> Iterator[Any]:
+    with serving(config) as running:
+        yield running
+
+
+def asking(config: JobConfig, **values: Any) -> JobConfig:
+    """The configuration of one that knows the address and the token only."""
+    return with_values(config, this_rank=JOINING, job_name="unknown", **values)
+
+
+def agreed(service: Any) -> Any:
+    """The service of a job that has begun."""
+    for executor in ("1", "2"):
+        with connection(service.config, int(executor)) as stub:
+            stub.CLIENT_REGISTER(registration(executor), wait_for_ready=True, timeout=10.0)
+    service.wait_for_executors()
+    return service
+
+
+def test_each_that_asks_gets_a_number_of_its_own_and_the_jobs_settings(service: Any, config: JobConfig) -> None:
+    agreed(service)
+    offers = [request_offer(asking(config), 10.0) for _ in range(2)]
+    assert [each.executor for each in offers] == [3, 4]
+    assert (offers[0].job, offers[0].code, offers[0].data) == ("tiny", service.code, "d")
+    offers[0].check_versions()
+    keys = {argument[2:].partition("=")[0] for argument in offers[0].arguments}
+    assert {"data_dir", "method", "job_name", "local_steps"} <= keys
+    assert not keys & {"token_file", "log_path", "ps_ip", "ps_port", "wandb_token", "num_executors"}
+    with connection(config, 4) as stub:
+        stub.CLIENT_REGISTER(registration("4"), wait_for_ready=True, timeout=10.0)
+    assert service.infos.keys() == {"1", "2", "4"}
+
+
+def test_a_number_that_somebody_has_is_not_given_again(service: Any, config: JobConfig) -> None:
+    agreed(service)
+    with connection(config, 3) as stub:  # it joined before the aggregator was started again
+        stub.CLIENT_REGISTER(registration("3"), wait_for_ready=True, timeout=10.0)
+    assert request_offer(asking(config), 10.0).executor == 4
+
+
+def test_nobody_joins_before_the_jobs_own_executors_are_there(
+    service: Any, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedscale_ext.server.grpc_server._PING_WAIT_S", 0.0)
+    replies = []
+    plain = type(service)._offer
+
+    def reply(self: Any) -> Any:
+        replies.append(plain(self).event)
+        agreed(self)
+        return plain(self)
+
+    monkeypatch.setattr(type(service), "_offer", reply)
+    assert request_offer(asking(config), 10.0).executor == 3
+    assert replies == ["dummy_event"]
+
+
+def test_a_job_without_executors_of_its_own_takes_the_first_at_once(job_file: Path) -> None:
+    config = configuration(job_file, "num_executors=0")
+    with serving(config) as service:
+        first = request_offer(asking(config), 10.0)
+        assert (first.executor, first.data) == (1, None)
+        with connection(config, 1) as stub:
+            stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
+        assert service.wait_for_executors().digest == "d"
+
+
+def test_a_job_that_nobody_joins_ends_with_a_sentence(job_file: Path) -> None:
+    config = configuration(job_file, "num_executors=0", "register_timeout_s=0.05")
+    sentence = r"no executor joined within 0.05 s: raise register_timeout_s"
+    with serving(config) as service, pytest.raises(UserError, match=sentence):
+        service.wait_for_executors()
+
+
+def test_a_wrong_token_is_named(service: Any, config: JobConfig, tmp_path: Path) -> None:
+    other = new_token(tmp_path / "other")
+    with pytest.raises(UserError, match=rf"do not accept each other \(--token-file {other}\)"):
+        request_offer(asking(config, token_file=str(other)), 10.0)
+    with pytest.raises(UserError, match=r"do not accept each other \(no --token-file was given\)"):
+        request_offer(asking(config, token_file=None), 10.0)
+    assert service.refusals.counts() == {"signed with another token": 2}
+
+
+def test_a_job_that_is_over_is_named(service: Any, config: JobConfig) -> None:
+    service.board.close()
+    with pytest.raises(UserError, match=r"^the job at 127.0.0.1:\d+ is over$"):
+        request_offer(asking(config), 10.0)
+
+
+def test_an_address_where_nobody_listens_is_named(config: JobConfig) -> None:
+    with pytest.raises(UserError, match=r"^no aggregator answered at 127.0.0.1:\d+ within 0.2 s: correct the address"):
+        request_offer(asking(config), 0.2)
+
+
+def test_a_server_of_another_kind_is_named(config: JobConfig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        other = asking(config, ps_port=mute.getsockname()[1])
+        with pytest.raises(UserError, match="no aggregator answered at"):
+            request_offer(other, 0.2)
