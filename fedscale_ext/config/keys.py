@@ -264,8 +264,8 @@ class JobKeys(BaseModel):
     eval_macs: float | None = Field(
         None,
         gt=0,
-        description="All clients are tested each time that their training MACs together pass a multiple of this number, "
-        "beside `eval_interval`. Methods of different cost are then tested equally often.",
+        description="All clients are tested each time that their training MACs together pass a multiple of this "
+        "number, beside `eval_interval`. Methods of different cost are then tested equally often.",
     )
     stop_macs: float | None = Field(
         None,
