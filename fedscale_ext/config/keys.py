@@ -89,8 +89,9 @@ class JobKeys(BaseModel):
     )
     initial_weights: str | None = Field(
         None,
-        description="File of the weights that training starts from: `models/KEY.safetensors` of a finished job whose "
-        "`models/KEY.json` is the `model`. Methods that start from one model take it, as FedAvg and "
+        description="Weights that training starts from: `models/KEY.safetensors` of a finished job whose "
+        "`models/KEY.json` is the `model`, or [pretrained ones](adding-a-model.md#pretrained-weights): another file, "
+        "`torchvision:NAME` or `hf:OWNER/NAME`. Methods that start from one model take it, as FedAvg and "
         "FedTrans do. By default, weights are random.",
     )
     capacity_spread: float = Field(

@@ -19,6 +19,7 @@ from fedscale_ext.config import job_config as configuration
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.driver.jobs import Job, check_name
 from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.processes import Exit, Interrupt, Said
@@ -125,9 +126,8 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
         if model is not None and model.endswith(".json") and not Path(model).expanduser().is_file():
             raise UserError(f"{key} names the file {model}, which does not exist")
     check_models(config, data)
-    weights = config.job.initial_weights
-    if weights is not None and not Path(weights).expanduser().is_file():
-        raise UserError(f"initial_weights names the file {weights}, which does not exist")
+    if config.job.initial_weights is not None:
+        weights_file(config.job.initial_weights)  # of the Hub, it is downloaded now
     if config.job.dp_noise_multiplier is not None and find_spec("dp_accounting") is None:
         raise UserError(NEEDS_ACCOUNTING)
     if config.fedscale.wandb_token and find_spec("wandb") is None:
