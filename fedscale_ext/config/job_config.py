@@ -31,10 +31,11 @@ _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 _OF_A_PROCESS = {"log_path", "time_stamp", "ps_ip", "ps_port", "this_rank", "num_executors", "executor_configs",
                  "cuda_device", "resume", "resume_from", "token_file", "tls_ca", "tls_aggregator_cert",
                  "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
-# keys that say where a job runs, and for how many rounds, not what it computes
-_NOT_DECISIVE = _OF_A_PROCESS | {"rounds", "job_name", "unit_timeout_s", "register_timeout_s", "max_message_mb",
-                                 "checkpoint_interval", "checkpoint_keep", "lease_s", "replacement_s", "reconnect_s",
-                                 "unit_tries", "message_window_s"}  # fmt: skip
+# keys that say where a job runs, and for how many rounds, not what it computes; nothing reads conf_path, a folder in
+# each machine's own home directory
+_NOT_DECISIVE = _OF_A_PROCESS | {"rounds", "job_name", "conf_path", "unit_timeout_s", "register_timeout_s",
+                                 "max_message_mb", "checkpoint_interval", "checkpoint_keep", "lease_s",
+                                 "replacement_s", "reconnect_s", "unit_tries", "message_window_s"}  # fmt: skip
 
 
 class AuthKeys(BaseModel):

@@ -143,6 +143,7 @@ def test_hyperparameters_of_other_methods_bind_no_job() -> None:
 def test_only_settings_that_decide_the_result_are_decisive() -> None:
     base = make_config({}, {"rounds": 3}).decisive()
     assert make_config({"worker_ips": ["a:[7]"]}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).decisive() == base
+    assert make_config({}, {"rounds": 3, "conf_path": "/home/of/another/machine"}).decisive() == base
     assert make_config({}, {"rounds": 3, "seed": 2}).decisive() == {**base, "seed": 2}
     assert base == json.loads(json.dumps(base))
 
