@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, executor_slots, load_config, to_argv
+from fedscale_ext.config.job_config import JobConfig, load_config, to_argv
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.weights_files import names_path

@@ -11,8 +11,9 @@ from typing import Any
 
 import psutil
 
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import read_settings
-from fedscale_ext.config.job_config import ConfFile, JobConfig, executor_slots, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
