@@ -13,6 +13,8 @@ Departures from the paper and the public code:
   out. The public code averages without weights.
 * Prototypes come from a pass over the client's samples after training, as Algorithm 1 has it. The public code collects
   features during training.
+* A client may predict any class that has a global prototype. The public code tests it among its own classes, as
+  ``mask_test`` does here.
 * Not all clients take part in a round. A class that no participant has keeps its global prototype.
 """
 
