@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evals.benchmark import run
 from evals.benchmark.methods import ROWS
-from evals.benchmark.row import train_row
+from evals.benchmark.row import end_with, train_row
 from evals.benchmark.tasks import BENCHMARK, PARTITION, TASKS
 from evals.paper.engine import sources_folder
 
@@ -45,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in options.tasks:  # once, before workers need it
         BENCHMARK.prepared(PARTITION.get(name, name), folders["data"], folders["sources"])
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        options.workers, mp_context=context, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
+    ) as pool:
         running = [
             pool.submit(
                 train_row, name, label, options.seeds or TASKS[name].seeds, options.rates, folders, options.results

@@ -1,5 +1,8 @@
 """A row of a task: its learning rate is chosen, its seeds are trained, and each job becomes a line."""
 
+import os
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +13,17 @@ from evals.paper import jobs
 from evals.paper.runs import Measurement, Records, Table, TableRow, locked
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.util.commit import commit
+
+
+def end_with(parent: int) -> None:
+    """Let this process end when the process ``parent`` has ended; a killed command leaves no workers behind."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def train_row(
