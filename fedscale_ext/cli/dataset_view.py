@@ -56,6 +56,7 @@ def show_overview(data: "DataSet", seen: "Overview", shift: str = "") -> None:
     import numpy as np
 
     from fedscale_ext.core.shapes import shape_text
+    from fedscale_ext.data.wording import quantile_text
     from fedscale_ext.driver.tables import console, print_table
 
     out = console()
@@ -75,7 +76,7 @@ def show_overview(data: "DataSet", seen: "Overview", shift: str = "") -> None:
     print_table(
         out,
         [f"of {len(seen.clients):,} clients", "least", "quarter", "median", "three quarters", "most"],
-        [[name, *(f"{value:,.0f}" for value in np.percentile(values, [0, 25, 50, 75, 100], method="nearest"))]
+        [[name, *(quantile_text(value) for value in np.percentile(values, [0, 25, 50, 75, 100]))]
          for name, values in figures.items()],
     )  # fmt: skip
     if shift:

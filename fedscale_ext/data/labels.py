@@ -145,6 +145,28 @@ def absent_note(count: np.ndarray, names: Sequence[str] = ()) -> list[str]:
     return [f"{len(absent):,} of {len(count):,} classes have no sample: {_numbers(absent, names)}"] if absent else []
 
 
+def spent_note(train: np.ndarray, given: np.ndarray, test: np.ndarray, names: Sequence[str] = ()) -> list[str]:
+    """A sentence about classes whose training samples all became public; [] if there is none.
+
+    Args:
+        train: Class of each training sample that clients have left, int [n].
+        given: Class of each sample that they gave away, int [m].
+        test: Class of each test sample of clients, int [k].
+        names: Names of the classes.
+
+    """
+    spent = sorted(set(given.tolist()) - set(train.tolist()))
+    if not spent:
+        return []
+    tested = int(np.isin(test, spent).sum())
+    which, pronoun = ("this class", "it") if len(spent) == 1 else ("these classes", "them")
+    return [
+        f"public samples take all training samples of class {_numbers(spent, names)}, so that clients cannot learn "
+        f"{which}; {tested:,} of clients' {len(test):,} test samples have {pronoun}: set fewer public_samples to keep "
+        "some"
+    ]
+
+
 def _numbers(classes: Sequence[int], names: Sequence[str]) -> str:
     """The first few classes by number and name."""
     return listed([class_text(label, names).removeprefix("class ") for label in classes])

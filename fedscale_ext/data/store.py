@@ -13,6 +13,7 @@ from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.importing.notes import alike_note, shared_note
 from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
+from fedscale_ext.data.labels import spent_note
 from fedscale_ext.data.layout import gaps_note, names_in
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
@@ -213,6 +214,7 @@ def open_data_set(
             *skipped_notes(label_names),
             *shared_note(file_keys[train_rows.rows], file_keys[test_rows.rows], test_path),
             *gaps_note(about, cached.y),
+            *spent_note(cached.y[train_rows.rows], cached.y[public], cached.y[test_rows.rows], names_in(about.written)),
             *alike_note(train.clients if test is None else test.clients, "clients"),
         ),
         _mean=torch.tensor(mean).view(1, -1, 1, 1),

@@ -17,6 +17,11 @@ def listed(items: Sequence[object], shown: int = 5) -> str:
     return ", ".join(map(str, items[:shown])) + (f" and {rest} more" if rest > 0 else "")
 
 
+def quantile_text(value: float) -> str:
+    """Write a quantile of whole numbers, with the decimals that it has: 1,025, 25.5, 18.25."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """Write a number with its noun: "1 picture", "1,200 pictures"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,12 +1,14 @@
 """One picture of a data set: who has how many samples of which class, clients' sizes, and a sample of each class."""
 
 import io
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedscale_ext.data.overview import Overview
 from fedscale_ext.data.store import DataSet
+from fedscale_ext.data.wording import quantile_text
 from fedscale_ext.report.panels import INK, MAIN, MUTED
 
 if TYPE_CHECKING:  # slow to import
@@ -14,6 +16,7 @@ if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
 
 _CLIENTS, _CLASSES, _EXAMPLES = 60, 40, 20  # at most so many are shown
+_BARS = 30
 _LETTERS = 14
 _DPI = 130
 _FLAT = 3  # times as wide as high
@@ -64,9 +67,11 @@ def _sizes(axis: "Axes", seen: Overview) -> None:
     from matplotlib.ticker import MaxNLocator
 
     sizes = seen.train.sum(1)
-    axis.hist(sizes, bins=min(30, max(5, len(np.unique(sizes)))), color=MAIN)
-    axis.axvline(float(np.median(sizes)), color=INK, linewidth=1, linestyle=":")
-    axis.set_title(f"clients by training samples, median {np.median(sizes):,.0f}", fontsize=10)
+    step = math.ceil((int(sizes.max()) - int(sizes.min()) + 1) / _BARS)  # whole numbers: each bar has equally many
+    axis.hist(sizes, bins=np.arange(sizes.min() - 0.5, sizes.max() + 0.5 + step, step), color=MAIN)
+    median = float(np.median(sizes))
+    axis.axvline(median, color=INK, linewidth=1, linestyle=":")
+    axis.set_title(f"clients by training samples, median {quantile_text(median)}", fontsize=10)
     axis.set_xlabel("training samples", color=MUTED)
     axis.set_ylabel("clients", color=MUTED)
     axis.yaxis.set_major_locator(MaxNLocator(integer=True))

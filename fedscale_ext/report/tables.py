@@ -145,9 +145,11 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
 
 
 def _client(summary: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """The client that fares worst: its name, or its number in a job that an earlier version ran."""
+    """The client that fares worst, by its name if the job has names, and how many fare as badly."""
     number, names = result["worst_client"], summary["clients"].get("names") or ()
-    return f"client {one_line(names[number - 1], _NAME) if number and number <= len(names) else number}"
+    others = (result.get("per_client") or []).count(result["worst"]) - 1
+    name = one_line(names[number - 1], _NAME) if number and number <= len(names) else number
+    return f"client {name}" + (f" and {others:,} more" if others > 0 else "")
 
 
 def _floor_rows(floor: Mapping[str, Any] | None) -> Rows:

@@ -13,7 +13,7 @@ from fedscale_ext.data.importing.importers import import_folder, import_layout, 
 from fedscale_ext.data.importing.options import ImportOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.importing.writer import Written
-from fedscale_ext.data.labels import whole_numbers
+from fedscale_ext.data.labels import spent_note, whole_numbers
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
 
@@ -196,3 +196,14 @@ def test_labels_by_hand_are_not_renumbered_and_their_gaps_are_reported(make_fold
     assert data.num_classes == 5 and data.notes == (note,) and set(data.y) == {1, 2, 4}
     (folder / "dataset.json").write_text(json.dumps({"data_set": "own", "shape": [1, 28, 28], "classes": 6}))
     assert open_data_set(folder, "own").notes == ("6 classes by dataset.json: 3 of 6 classes have no sample: 0, 3, 5",)
+
+
+def test_classes_that_public_samples_take_whole_are_named_with_their_tests() -> None:
+    names = ["a", "b", "c", "d"]
+    train, given, test = np.array([0, 0, 3]), np.array([1, 0, 2]), np.array([1, 1, 0, 2])
+    assert spent_note(train, np.array([0, 3]), test, names) == []
+    (note,) = spent_note(train, given, test, names)
+    assert note.startswith("public samples take all training samples of class 1 ('b'), 2 ('c'), so that clients cannot")
+    assert "3 of clients' 4 test samples have them" in note
+    (one,) = spent_note(train, np.array([1]), test, names)
+    assert "class 1 ('b'), so that clients cannot learn this class; 2 of clients' 4 test samples have it" in one

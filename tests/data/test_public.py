@@ -151,3 +151,16 @@ def test_classes_that_clients_cannot_spare_are_told(tiny_femnist: Path) -> None:
     scarce = counts[counts > 0].max() - counts[counts > 0].min() > 1
     assert ("not as many of each class" in of_the_same_task(data, 1.0, balanced=True).says) == bool(scarce)
     assert "not as many" not in of_the_same_task(data, 1.0).says
+
+
+def test_a_data_set_tells_which_classes_public_samples_take_whole(tmp_path: Path) -> None:
+    """One sample of class 1 for each of two clients; public samples are balanced."""
+    y, client = np.array([*[0] * 10, 1, *[0] * 10, 1]), np.repeat([0, 1], 11)
+    x = np.random.default_rng(0).integers(0, 256, (22, 4, 4), np.uint8)
+    np.savez(tmp_path / "few.npz", x=x, y=y, client=client)
+    import_npz(tmp_path / "few.npz", tmp_path / "few", "few")
+    whole, less = (
+        open_data_set(tmp_path / "few", "few", test_split=0.0, held_back=held) for held in (None, HeldBack(4))
+    )
+    (note,) = [note for note in less.notes if note not in whole.notes]
+    assert note.startswith("public samples take all training samples of class 1, so that clients cannot learn this")

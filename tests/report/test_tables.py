@@ -45,12 +45,12 @@ def test_the_table_holds_the_figures():
 def test_the_worst_client_is_called_by_its_name_where_that_is_known():
     text = {**summary(), "personalised": summary()["accuracy"]}
     number = text["accuracy"]["worst_client"]
-    assert f"(client {number})" in dict(summary_table(text))["  spread"]
+    assert f"(client {number} and 3 more)" in dict(summary_table(text))["  spread"]
     names = [f"cam{client}" for client in range(1, 63)]
     text["clients"] = summarise(header(), records(2), models(), client_names=names)["clients"]
     assert text["clients"]["names"] == names
     spreads = [value for name, value in summary_table(text) if name == "  spread"]
-    assert len(spreads) == 2 and all(f"(client cam{number})" in spread for spread in spreads)
+    assert len(spreads) == 2 and all(f"(client cam{number} and 3 more)" in spread for spread in spreads)
 
 
 def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
