@@ -128,6 +128,7 @@ setup(
             "fedgh=fedscale_ext.methods.exchange.fedgh:FedGHAggregator",
             "fedtgp=fedscale_ext.methods.exchange.fedtgp:FedTGPAggregator",
             "fml=fedscale_ext.methods.exchange.fml:FMLAggregator",
+            "fedkd=fedscale_ext.methods.exchange.fedkd:FedKDAggregator",
             "zerofl=fedscale_ext.methods.pruning.zerofl:ZeroFLAggregator",
         ],
     },

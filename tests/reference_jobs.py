@@ -93,6 +93,7 @@ def jobs(space: Path) -> dict[str, dict[str, Any]]:
         "fd": {**_types("fd"), "cohort_size": 2},
         "lgfedavg": {**_types("lgfedavg", representation=8), "cohort_size": 2},
         "fml": {**_types("fml", alpha=0.4), "cohort_size": 2},
+        "fedkd": {**_types("fedkd"), "cohort_size": 2},
         "fedgh": {**_types("fedgh", representation=8), "cohort_size": 2},
         "hermes": _pruned("hermes", threshold=0.2, step=0.5, ranges=_THREE_RANGES),
         "lotteryfl": _pruned("lotteryfl"),

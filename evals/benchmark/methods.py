@@ -131,6 +131,7 @@ ROWS = {
     "FedGH": Row("fedgh", _EXCHANGE, _KEPT),
     "FD": Row("fd", _EXCHANGE, _TYPED),
     "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
+    "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
 }
 
 

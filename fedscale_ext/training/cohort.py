@@ -217,10 +217,12 @@ class CohortStep:
             output, features = self._outputs(x)
         if self._labels is not None:
             output = masked(output, self._present_classes(output))
+        self._client.is_sample = self._samples
         if features is None:
             losses = self._client.losses(output, y.t())  # [k, B]
         else:
             losses = self._client.feature_losses(output, features, y.t())
+        self._client.is_sample = None
         weighted = losses * self._weight
         if self._samples is not None:  # where, not a product: a padded row may have any loss
             weighted = torch.where(self._samples, weighted, 0)

@@ -42,6 +42,9 @@ class MultiModelClient(TorchClient):
     #: The linear layer whose inputs are features for :meth:`feature_losses`; None: :meth:`losses` needs no features.
     tap: str | None = None
 
+    #: In a step of a cohort, which rows of its labels are samples and not padding, bool [k, B]; None: all.
+    is_sample: Tensor | None = None
+
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each sample.
 

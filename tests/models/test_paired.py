@@ -1,11 +1,15 @@
 """Pairs of networks: both outputs in training, the own one in evaluation, and the same side by side as one by one."""
 
+import numpy as np
 import pytest
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.models.families.paired import paired, parts
+from fedscale_ext.models.families.paired import PROJECTION, paired, parts
+from fedscale_ext.models.final_layer import final_layer, input_of
+from fedscale_ext.models.hidden import with_input
 from fedscale_ext.models.stacked.network import Stacked, stacked
 
 SHAPE, CLASSES = (1, 18, 18), 5
@@ -44,7 +48,10 @@ def test_training_gives_both_and_evaluation_the_own_one(names: tuple[str, str]) 
 
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_side_by_side_equals_one_by_one(names: tuple[str, str]) -> None:
-    pair = spec(*names)
+    assert_side_by_side_equals_one_by_one(spec(*names))
+
+
+def assert_side_by_side_equals_one_by_one(pair: ModelSpec) -> None:
     network, module = stacked(models.build(pair).double(), SHAPE), models.build(pair).double().train()
     assert isinstance(network, Stacked)
     states = [models.initial_state(pair, seed) for seed in (1, 2)]
@@ -59,3 +66,53 @@ def test_side_by_side_equals_one_by_one(names: tuple[str, str]) -> None:
     for client, state in enumerate(states):
         module.load_state_dict({name: tensor.double() for name, tensor in state.items()}, strict=False)
         torch.testing.assert_close(outputs[client], module(x[:, client]), atol=1e-9, rtol=1e-9)
+
+
+HIDDEN = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
+
+
+def hidden_spec(own: str, shared: str) -> ModelSpec:
+    return paired(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)), hidden=True)
+
+
+@pytest.mark.parametrize("names", HIDDEN, ids="+".join)
+def test_a_pair_that_compares_features_gives_the_error_of_the_projected_ones(names: tuple[str, str]) -> None:
+    pair, plain = hidden_spec(*names), spec(*names)
+    state = models.initial_state(pair, 1)
+    assert state.keys() - models.initial_state(plain, 1).keys() == {"projection.weight"}
+    assert models.layout(pair).keys() == state.keys()
+    module, reference = models.build(pair).double(), models.build(plain).double()
+    reference.load_state_dict({name: value for name, value in module.state_dict().items() if name != PROJECTION})
+    x = torch.randn(3, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    own, shared = (final_layer(part).name for part in parts(pair))
+    with torch.no_grad():
+        with (
+            input_of(reference.own.get_submodule(own)) as of_own,
+            input_of(reference.shared.get_submodule(shared)) as of_shared,
+        ):
+            expected = reference(x)
+        rows = module(x)
+    features, others = of_own.deepest(2).numpy(), of_shared.deepest(2).numpy()
+    error = ((features - others @ module.projection.weight.detach().numpy().T) ** 2).mean(1)
+    torch.testing.assert_close(rows[:, :2], expected)
+    np.testing.assert_allclose(rows[:, 2].numpy(), np.repeat(error[:, None], CLASSES, 1), rtol=1e-9)
+    module.eval(), reference.eval()
+    assert torch.equal(module(x), reference(x))
+
+
+@pytest.mark.parametrize("names", HIDDEN, ids="+".join)
+def test_pairs_that_compare_features_are_the_same_side_by_side(names: tuple[str, str]) -> None:
+    assert_side_by_side_equals_one_by_one(hidden_spec(*names))
+
+
+def test_a_network_of_several_exits_compares_no_features() -> None:
+    with pytest.raises(UserError, match="several exits, and this method compares features of one"):
+        models.build(hidden_spec("multi_exit_cnn3", "cnn_small"))
+
+
+def test_a_last_layer_that_is_not_torchs_own_is_refused() -> None:
+    class Special(torch.nn.Linear):
+        """Computes in a way of its own."""
+
+    with pytest.raises(UserError, match="the last layer 0 of a model is a Special"):
+        with_input(torch.nn.Sequential(Special(2, 3)), "0")

@@ -133,7 +133,7 @@ def test_what_belongs_to_no_spec_is_refused(tmp_path: Path) -> None:
 
 def test_families_name_the_fields_of_their_specs() -> None:
     # headed and paired networks are made of others, by a method, and a network of one's own has any name
-    pair = paired(named("cnn_small"), named("lenet_6k"))
+    pair = paired(named("cnn_small"), named("lenet_6k"), hidden=True)
     unnamed = {"headed": headed(named("cnn_small"), 8), "paired": pair, "custom_module": named("torchvision:alexnet")}
     assert {each.family for each in map(named, FAMILIES)} == registry_of_models._families().keys() - unnamed.keys()
     for name, family in registry_of_models._families().items():

@@ -1,4 +1,4 @@
-"""Clients that keep a model and train a small shared one beside it, each learning from the other: FML.
+"""Clients that keep a model and train a small shared one beside it, each learning from the other: FML, FedKD.
 
 Only the shared model travels. A client's own model stays with it; here it lies in files of the job's folder. A client
 is tested on its own model, and the shared one on all clients' test samples.
@@ -34,7 +34,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
-from fedscale_ext.models.families.paired import OWN, SHARED, paired, parts
+from fedscale_ext.models.families.paired import SHARED, paired, parts
 
 KEY = "shared"  # of the shared model in the pool
 
@@ -85,14 +85,15 @@ class MutualExecutor(MultiModelExecutor):
 
 
 def own_part(state: State) -> State:
-    """The floating-point tensors of a pair's own model."""
-    return {name: tensor for name, tensor in floating_tensors(state).items() if name.startswith(OWN)}
+    """The floating-point tensors of a pair that a client keeps: all but the shared model's."""
+    return {name: tensor for name, tensor in floating_tensors(state).items() if not name.startswith(SHARED)}
 
 
 class MutualAggregator(DeviceTypesAggregator):
     """Base of these methods. The pool has a pair for each type, and the shared model."""
 
     exchanges_models: ClassVar[bool] = False
+    compares_features: ClassVar[bool] = False  # whether pairs give the error of their features, too
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "serves clients models that they keep"),
@@ -101,7 +102,7 @@ class MutualAggregator(DeviceTypesAggregator):
     def type_specs(self) -> dict[str, ModelSpec]:
         """Spec of each type's pair."""
         shared = self.initial_spec()
-        return {key: paired(spec, shared) for key, spec in super().type_specs().items()}
+        return {key: paired(spec, shared, hidden=self.compares_features) for key, spec in super().type_specs().items()}
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the shared model, and a pair with it for each type."""
@@ -142,10 +143,14 @@ class MutualAggregator(DeviceTypesAggregator):
         return WorkItem(client, key, self.objective(), bytes=self.pool[KEY].cost.bytes)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Average the shared models of all participants by samples. Means of the own models play no part."""
+        """Average the shared models of all participants. Means of the own models play no part."""
+        self.share(self.shared_mean(updates, means))
+
+    def shared_mean(self, updates: Sequence[Update], means: Mapping[str, State]) -> State:
+        """Return the mean of the participants' shared models by samples, from the means of each type's pairs."""
         weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
         shared = [(shared_part(means[key]), None, weights[key]) for key in means]
-        self.share(count_mean(self.pool[KEY].state, shared))
+        return count_mean(self.pool[KEY].state, shared)
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model; test the shared one on all test samples."""

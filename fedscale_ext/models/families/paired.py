@@ -3,6 +3,9 @@
 In training a pair gives the logits of both, so that each may learn from the other. In evaluation it is the client's own
 network. Fields of the spec: ``own`` and ``shared`` (family and fields of a spec each), ``input_shape``,
 ``num_classes``. Tensors are those of both networks, named ``own.…`` and ``shared.…``.
+
+With the field ``hidden`` the networks compare their features, too, the inputs of their last linear layers. A linear
+map without a bias, ``projection.weight``, takes the shared network's to the own one's.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +15,14 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models import registry
+from fedscale_ext.models.final_layer import final_layer
+from fedscale_ext.models.hidden import Columns, SquaredError, with_input
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 
-FIELDS = ("input_shape", "num_classes", "own", "shared")
+FIELDS = ("hidden", "input_shape", "num_classes", "own", "shared")
 NAMED: Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {}
 OWN, SHARED = "own.", "shared."  # how the names of the networks' tensors begin
+PROJECTION = "projection.weight"
 _COMMON = ("input", "classes")  # groups of channels
 
 
@@ -37,10 +43,53 @@ class Paired(nn.Module):
         return logits
 
 
-def paired(own: ModelSpec, shared: ModelSpec) -> ModelSpec:
-    """The pair of a client's own network and the shared one, which are for one task."""
+class HiddenPaired(Paired):
+    """A pair whose training gives a third row: the error of the projected features, once for each class.
+
+    In training [B, C, H, W] -> [B, 3, classes]; then -> the own network's logits [B, classes].
+
+    Args:
+        own: The client's network.
+        shared: The shared network.
+        exits: Whether each has an axis of exits in training.
+        layers: Names of their last linear layers.
+        widths: Widths of their features.
+        classes: Number of classes.
+
+    """
+
+    def __init__(
+        self,
+        own: nn.Module,
+        shared: nn.Module,
+        exits: tuple[bool, bool],
+        layers: tuple[str, str],
+        widths: tuple[int, int],
+        classes: int,
+    ) -> None:
+        super().__init__(own, shared, exits)
+        for model, layer in zip((own, shared), layers, strict=True):
+            with_input(model, layer)
+        self.projection = nn.Linear(widths[1], widths[0], bias=False)
+        self.logits = Columns(0, classes)
+        self.features = nn.ModuleList(Columns(classes, classes + width) for width in widths)
+        self.error = SquaredError(classes)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        if not self.training:
+            own: Tensor = self.own(x)
+            return own
+        shared, own = self.last[1](self.shared(x)), self.last[0](self.own(x))
+        error = self.error(self.features[0](own), self.projection(self.features[1](shared)))
+        rows: Tensor = self.stack(self.logits(shared), self.logits(own), error)
+        return rows
+
+
+def paired(own: ModelSpec, shared: ModelSpec, *, hidden: bool = False) -> ModelSpec:
+    """The pair of a client's own network and the shared one, which are for one task; ``hidden``: compare features."""
     task = {name: own[name] for name in ("input_shape", "num_classes")}
-    return ModelSpec.make("paired", own=(own.family, own.fields), shared=(shared.family, shared.fields), **task)
+    more = {"hidden": True} if hidden else {}
+    return ModelSpec.make("paired", own=(own.family, own.fields), shared=(shared.family, shared.fields), **task, **more)
 
 
 def parts(spec: ModelSpec) -> tuple[ModelSpec, ModelSpec]:
@@ -60,7 +109,16 @@ def _has_exits(spec: ModelSpec) -> bool:
 def build(spec: ModelSpec) -> nn.Module:
     """The networks of a pair."""
     own, shared = parts(spec)
-    return Paired(registry.build(own), registry.build(shared), (_has_exits(own), _has_exits(shared)))
+    exits = _has_exits(own), _has_exits(shared)
+    if not _compares_features(spec):
+        return Paired(registry.build(own), registry.build(shared), exits)
+    last = final_layer(own), final_layer(shared)
+    layers, widths = (last[0].name, last[1].name), (last[0].width, last[1].width)
+    return HiddenPaired(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
+
+
+def _compares_features(spec: ModelSpec) -> bool:
+    return bool(dict(spec.fields).get("hidden", False))
 
 
 def layout(spec: ModelSpec) -> Layout:
@@ -72,4 +130,4 @@ def layout(spec: ModelSpec) -> Layout:
                 replace(axis, group=begin + axis.group) if axis and axis.group not in _COMMON else axis
                 for axis in tensor_axes
             )
-    return axes
+    return {**axes, PROJECTION: (None, None)} if _compares_features(spec) else axes

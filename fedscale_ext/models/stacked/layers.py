@@ -175,6 +175,13 @@ class Linear(Layer):
         return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight)
 
 
+class LinearWithInput(Linear):
+    """A linear layer per client whose inputs [K, B, in] follow its outputs: [K, B, out + in]."""
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return torch.cat([super().forward(x), x], 2)
+
+
 class Flatten(Layer):
     """Flattens a map [B, K * C, H, W] to features [K, B, C * H * W]."""
 

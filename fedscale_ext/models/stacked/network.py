@@ -19,12 +19,16 @@ from torch.nn import functional
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families import vit
 from fedscale_ext.models.final_layer import Input, input_of
+from fedscale_ext.models.hidden import Columns, LinearWithInput, SquaredError
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
 
-_PACKAGE_MODULES = (SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack, LastExit)
+_PACKAGE_MODULES = (
+    SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack, LastExit, LinearWithInput,
+    Columns, SquaredError,
+)  # fmt: skip
 
 _ELEMENTWISE_MODULES = (
     nn.ReLU, nn.ReLU6, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
@@ -264,6 +268,10 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
             return layers.BatchNorm(name, module)
         case nn.GroupNorm() if dimensions == 4:
             return layers.GroupNorm(name, module)
+        case LinearWithInput() if dimensions == 2:
+            return layers.LinearWithInput(name, module)
+        case LinearWithInput():
+            raise NoStackedForm(f"LinearWithInput on {dimensions} dimensions")
         case nn.Linear() if dimensions == 2:
             return layers.Linear(name, module)
         case nn.Linear() if dimensions == 3:
@@ -285,6 +293,8 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
         case ExitStack() if dimensions == 2:
             return layers.ExitStack()
         case LastExit() if dimensions == 3:
+            return None
+        case Columns() | SquaredError() if dimensions == 2:
             return None
         case nn.Flatten(start_dim=1, end_dim=-1) if dimensions == 4:
             return layers.Flatten()
