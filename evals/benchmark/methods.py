@@ -132,6 +132,7 @@ ROWS = {
     "FD": Row("fd", _EXCHANGE, _TYPED),
     "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
     "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
+    "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
 }
 
 
