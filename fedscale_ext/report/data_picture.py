@@ -68,7 +68,8 @@ def _sizes(axis: "Axes", seen: Overview) -> None:
 
     sizes = seen.train.sum(1)
     step = math.ceil((int(sizes.max()) - int(sizes.min()) + 1) / _BARS)  # whole numbers: each bar has equally many
-    axis.hist(sizes, bins=np.arange(sizes.min() - 0.5, sizes.max() + 0.5 + step, step), color=MAIN)
+    edges = np.arange(sizes.min() - 0.5, sizes.max() + 0.5 + step, step).tolist()
+    axis.hist(sizes, bins=edges, color=MAIN)
     median = float(np.median(sizes))
     axis.axvline(median, color=INK, linewidth=1, linestyle=":")
     axis.set_title(f"clients by training samples, median {quantile_text(median)}", fontsize=10)
