@@ -70,6 +70,16 @@ class Progress:
     notices: list[str]
 
 
+def collected(components: Mapping[str, Stateful]) -> tuple[State, dict[str, Any]]:
+    """Return the tensors of all ``components``, by component and name, and the JSON part of each."""
+    tensors: State = {}
+    states: dict[str, Any] = {}
+    for name, component in components.items():
+        its_tensors, states[name] = component.state()
+        tensors.update({f"{name}/{key}": tensor for key, tensor in its_tensors.items()})
+    return tensors, states
+
+
 class JobCheckpoints:
     """The checkpoints of a job, in a folder of its logs."""
 
@@ -79,11 +89,7 @@ class JobCheckpoints:
 
     def save(self, round: int, components: Mapping[str, Stateful], progress: Progress) -> None:
         """Write the state of all ``components``, by name, after ``round``."""
-        tensors: State = {}
-        states: dict[str, Any] = {}
-        for name, component in components.items():
-            its_tensors, states[name] = component.state()
-            tensors.update({f"{name}/{key}": tensor for key, tensor in its_tensors.items()})
+        tensors, states = collected(components)
         origin, config = self._origin, self._origin.config
         content = {
             "components": states,
