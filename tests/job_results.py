@@ -36,10 +36,10 @@ def chain(log_dir: Path) -> list[str]:
     return [line["digests"]["chain"] for line in read_lines(log_dir / "metrics.jsonl")]
 
 
-def states(log_dir: Path) -> list[tuple[str, str | None]]:
+def states(log_dir: Path) -> list[tuple[str, str, str | None]]:
     """Digests of a job's states and clients' files after each round."""
     digests = [line["digests"] for line in read_lines(log_dir / "metrics.jsonl")]
-    return [(each["states"], each.get("clients")) for each in digests]
+    return [(each["models"], each["states"], each.get("clients")) for each in digests]
 
 
 def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:

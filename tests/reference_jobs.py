@@ -176,9 +176,7 @@ class _Runs:
         ways = {"resumed": self.run(job, f"{job}_broken", resume=True)}
         if job in BY_FOUR_PROCESSES:
             ways["four processes"] = self.run(job, f"{job}_four", processes=True, worker_ips=["localhost:[4]"])
-        return unbroken, [
-            way for way, found in ways.items() if any(found[part] != unbroken[part] for part in _ALIKE)
-        ]
+        return unbroken, [way for way, found in ways.items() if any(found[part] != unbroken[part] for part in _ALIKE)]
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,8 @@ def replay(
 
     from fedscale_ext.entry.in_process import run_in_process
 
-    try:
+    with suppress(_RoundIsOver):
         run_in_process(config, stop)
-    except _RoundIsOver:
-        pass
     return read_lines(target / METRICS)[-1], read_json(target / HEADER, 1024 * MEGA)
 
 
@@ -82,11 +81,13 @@ def differing(recorded: Mapping[str, Any], replayed: Mapping[str, Any], *, witho
         names = [name for name in names if name not in _TESTS]
     different = [name for name in names if recorded.get(name) != replayed.get(name)]
     digests = (recorded["digests"], replayed["digests"])
-    return [name for name in ("states", "clients") if digests[0].get(name) != digests[1].get(name)] + different
+    return [
+        name for name in ("models", "states", "clients") if digests[0].get(name) != digests[1].get(name)
+    ] + different
 
 
 def far_apart(recorded: Mapping[str, Any], replayed: Mapping[str, Any], *, without_tests: bool = False) -> list[str]:
-    """Return the names of figures that differ by more than :data:`TOLERANCE`, and of other fields that differ at all."""
+    """Return the figures that differ by more than :data:`TOLERANCE`, and other fields that differ at all, by name."""
     names = [name for name in {**recorded, **replayed} if name not in VOLATILE | {"digests"}]
     return [
         name

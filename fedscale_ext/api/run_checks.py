@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.chain import START, job_digests, json_digest, next_link, states_digest
+from fedscale_ext.metrics.chain import START, job_digests, json_digest, next_link, state_digests, states_digest
 from fedscale_ext.metrics.files import digest_of_tensors, read_tensors
 from fedscale_ext.metrics.models import FOLDER as MODELS
 from fedscale_ext.metrics.names import METRICS
@@ -123,21 +123,27 @@ class RecordedRun:
 
     def _checkpoint_fault(self, round: int, path: Path) -> str | None:
         """What is wrong with a checkpoint or the clients' files of its round, or None."""
-        if not 1 <= round <= len(self.lines):
+        if round == 0:
+            return None  # written in the midst of the first round, which begins anew from it: no record tells of it
+        if round > len(self.lines):
             return "the records end before it"
         digests = _digests(self.lines[round - 1])
         try:
             saved = checkpoint.read(path)
-            states = states_digest(saved.tensors, saved.data["components"])
+            states = state_digests(saved.tensors, saved.data["components"])
+            # FedorAS writes it again during the next round's search: models alone are still those of the record
+            begun = bool(saved.data.get("in_next_round"))
             named = self.folder.glob(f"*/*/*-{round:06d}.safetensors")
             files = {path.relative_to(self.folder).as_posix(): digest_of_tensors(path) for path in named}
         except UserError as error:
             return str(error)
         except (KeyError, TypeError, AttributeError):
             return f"{path.name} is no checkpoint of this release"
-        if saved.round != round or states != digests.get("states"):
-            return "a weight, or another part of the state, is not that of the record"
-        if saved.data.get("clock_s") != self.lines[round - 1].get("virtual_clock_s"):
+        if saved.round != round or states["models"] != digests.get("models"):
+            return "a weight, or another part of the models, is not that of the record"
+        if not begun and states["states"] != digests.get("states"):
+            return "the state beside the models is not that of the record"
+        if not begun and saved.data.get("clock_s") != self.lines[round - 1].get("virtual_clock_s"):
             return "its virtual clock is not that of the record"
         if (json_digest(files) if files else None) != digests.get("clients"):
             return "the files of clients' tensors are not those of the record"
@@ -165,9 +171,7 @@ class RecordedRun:
                 key = entry["key"]
                 tensors, metadata = read_tensors(self.folder / MODELS / f"{quote(key, safe=' ')}.safetensors")
                 begin = f"pool/{key}/"
-                stored = {
-                    name[len(begin) :]: value for name, value in saved.tensors.items() if name.startswith(begin)
-                }
+                stored = {name[len(begin) :]: value for name, value in saved.tensors.items() if name.startswith(begin)}
                 if states_digest(tensors, {}) != states_digest(stored, {}):
                     return Check("final models", "does not fit", f"a weight of {key} is not that of the checkpoint")
                 if json.loads(metadata["spec"]) != entry["spec"]:

@@ -12,9 +12,7 @@ from fedscale_ext.core.errors import UserError
 def verify(
     run: Annotated[
         str,
-        typer.Argument(
-            metavar="RUN", help="Name of a job, or its log folder.", autocompletion=complete.jobs_and_arms
-        ),
+        typer.Argument(metavar="RUN", help="Name of a job, or its log folder.", autocompletion=complete.jobs_and_arms),
     ],
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="N", help="Rounds to draw and compute again; 0 for none.", min=0)
@@ -69,8 +67,9 @@ def verify(
     wrong = sum(row.outcome == "does not fit" for row in rows)
     again = sum(row.outcome == "fits" and row.what.startswith("round ") for row in rows)
     print(
-        f"result      {wrong} of {len(rows)} checks do not fit" if wrong else
-        f"result      all that was checked fits, {again} rounds computed again among it"
+        f"result      {wrong} of {len(rows)} checks do not fit"
+        if wrong
+        else f"result      all that was checked fits, {again} rounds computed again among it"
     )
     if wrong:
         raise typer.Exit(1)

@@ -5,7 +5,8 @@ A line of metrics.jsonl has ``digests``, sha256 in hexadecimal digits:
 - ``code``: the program, with torch's and NumPy's versions (util/code_digest.py).
 - ``data``: the data set.
 - ``settings``: the settings that decide the result, and the files that they name.
-- ``states``: what a checkpoint after the round has of models, method, selection, privacy and clients.
+- ``models``: the models after the round, as a checkpoint stores them.
+- ``states``: what a checkpoint after the round has beside them, of method, selection, privacy and clients.
 - ``clients``: the files of clients' tensors that the round wrote; absent where it wrote none.
 - ``chain``: the chain of the round before, and this line.
 
@@ -28,6 +29,7 @@ from fedscale_ext.metrics.jsonable import plain
 VOLATILE = frozenset({"wall_s", "seconds", "executor_seconds", "faults", "cohort_sizes"})
 #: The component of a checkpoint that was measured by a clock: how many clients train side by side.
 MEASURED = "cohorts"
+MODELS = "pool"  # the component with the models
 START = ""  # the chain before the first round
 
 
@@ -42,6 +44,16 @@ def job_digests(header: Mapping[str, Any]) -> dict[str, str]:
     """Digest what was fixed before the first round, from header.json: ``data`` and ``settings``."""
     settings = decisive(plain(header["config"]))
     return {"data": header["data"]["digest"], "settings": json_digest([settings, plain(header.get("named_files", {}))])}
+
+
+def state_digests(tensors: State, states: Mapping[str, Any]) -> dict[str, str]:
+    """Digest the states of a job's components as :func:`states_digest` does: ``models`` apart from other ``states``."""
+    models = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{MODELS}/")}
+    others = {name: tensor for name, tensor in tensors.items() if name not in models}
+    return {
+        "models": states_digest(models, {MODELS: states[MODELS]}),
+        "states": states_digest(others, {name: state for name, state in states.items() if name != MODELS}),
+    }
 
 
 def states_digest(tensors: State, states: Mapping[str, Any]) -> str:
@@ -59,7 +71,7 @@ def states_digest(tensors: State, states: Mapping[str, Any]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         sha.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        sha.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()
 
 

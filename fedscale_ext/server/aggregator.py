@@ -19,7 +19,7 @@ from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
-from fedscale_ext.metrics.chain import MEASURED, json_digest, states_digest
+from fedscale_ext.metrics.chain import MEASURED, MODELS, json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.summary import floors, job_header
 from fedscale_ext.population.capacity import capacities
@@ -226,7 +226,7 @@ class MultiModelAggregator(MethodHooks):
 
     def _components(self) -> dict[str, Stateful]:
         """Everything whose state a checkpoint has, in the order in which it is restored."""
-        parts = {"pool": self.pool, "method": self, MEASURED: self.dispatcher.cohort_sizes,
+        parts = {MODELS: self.pool, "method": self, MEASURED: self.dispatcher.cohort_sizes,
                  "privacy": self.privacy, "selection": self.selection, **self.client_tensors_by_kind}  # fmt: skip
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -242,7 +242,7 @@ class MultiModelAggregator(MethodHooks):
 
     def save_checkpoint(self, round: int) -> None:  # noqa: D102
         progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, list(self.notices))
-        self.checkpoints.save(round, self._components(), progress)
+        self.checkpoints.save(round, self._components(), progress, in_next_round=round < self.round)
         for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_unneeded(self.checkpoints.written_rounds())
 
@@ -377,7 +377,7 @@ class MultiModelAggregator(MethodHooks):
 
     def _digests(self, round: int) -> dict[str, str]:
         """Digest the program and what a checkpoint after the round has; the recorder adds the other digests."""
-        digests = {"code": self.code, "states": states_digest(*collected(self._components()))}
+        digests = {"code": self.code, **state_digests(*collected(self._components()))}
         files: dict[str, str] = {}
         for tensors in self.client_tensors_by_kind.values():
             files |= tensors.files.digests(round)

@@ -87,8 +87,13 @@ class JobCheckpoints:
         self.folder = log_dir / "checkpoints"
         self._origin = origin
 
-    def save(self, round: int, components: Mapping[str, Stateful], progress: Progress) -> None:
-        """Write the state of all ``components``, by name, after ``round``."""
+    def save(
+        self, round: int, components: Mapping[str, Stateful], progress: Progress, in_next_round: bool = False
+    ) -> None:
+        """Write the state of all ``components``, by name, after ``round``.
+
+        ``in_next_round``: the next round has begun, and its method keeps how far it got in it.
+        """
         tensors, states = collected(components)
         origin, config = self._origin, self._origin.config
         content = {
@@ -97,6 +102,7 @@ class JobCheckpoints:
             "records": progress.records,
             "resumed": progress.resumed,
             "notices": progress.notices,
+            "in_next_round": in_next_round,
             "code": origin.code,
             "data_digest": origin.data_digest,
             "named_files": dict(origin.file_digests),

@@ -15,7 +15,7 @@ from fedscale_ext.api import verify as module
 from fedscale_ext.api.run_checks import Check, RecordedRun
 from fedscale_ext.api.verify import draw, replayable, spans, verify
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.chain import START, next_link, states_digest
+from fedscale_ext.metrics.chain import START, next_link, state_digests
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import line
 from fedscale_ext.server import checkpoint, records
@@ -142,7 +142,9 @@ def test_what_tells_how_a_round_went_is_no_part_of_the_chain(copied: Callable[[]
 def test_a_changed_weight_is_found(copied: Callable[[str], Path]) -> None:
     folder = copied("lotteryfl")
     change_tensor(folder / "checkpoints" / "checkpoint-000004.safetensors", "tensor.pool/")
-    assert wrong(folder) == {"checkpoints": "round 4: a weight, or another part of the state, is not that of the record"}
+    assert wrong(folder) == {
+        "checkpoints": "round 4: a weight, or another part of the models, is not that of the record"
+    }
     shutil.rmtree(folder)
     copied("lotteryfl")
     change_tensor(next((folder / "models").glob("*.safetensors")))
@@ -200,12 +202,14 @@ def test_forged_states_are_found_by_computing_the_round_again(copied: Callable[[
     path = folder / "checkpoints" / "checkpoint-000004.safetensors"
     change_tensor(path, "tensor.pool/")
     saved = checkpoint.read(path)
-    states = states_digest(saved.tensors, saved.data["components"])
-    change_line(folder, 4, lambda line: line["digests"].update(states=states))
+    states = state_digests(saved.tensors, saved.data["components"])
+    change_line(folder, 4, lambda line: line["digests"].update(states))
     forge_chain(folder)
     found = wrong(folder)
-    assert "chain" not in found and found["checkpoints"] == "round 4: the records are not those that it was written with"
-    assert "it differs in states" in wrong(folder, None)["round 4"]
+    assert (
+        "chain" not in found and found["checkpoints"] == "round 4: the records are not those that it was written with"
+    )
+    assert "it differs in models" in wrong(folder, None)["round 4"]
 
 
 def replay_gives(monkeypatch: pytest.MonkeyPatch, loss: float, torch_version: str) -> None:
@@ -287,3 +291,17 @@ def test_the_command(
     code, out, err = call("verify", folder, "--rounds", 0)
     assert (code, err) == (1, "") and "the link of round 2 is the first" in out
     assert call("verify", folder / "none")[0] == 2
+
+
+def test_a_checkpoint_that_the_next_round_wrote_again_has_the_models_of_its_record(copied: Callable[[], Path]) -> None:
+    folder = copied()
+    path = folder / "checkpoints" / "checkpoint-000005.safetensors"
+    saved = checkpoint.read(path)
+    components = {**saved.data["components"], "method": {"searched": 3}}
+    for begun, found in (
+        (False, {"checkpoints": "round 5: the state beside the models is not that of the record"}),
+        (True, {}),
+    ):
+        data = {**saved.data, "components": components, "in_next_round": begun}
+        checkpoint.save(path.parent, 5, saved.tensors, data, {}, keep=3)
+        assert wrong(folder) == found
