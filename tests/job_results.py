@@ -7,17 +7,20 @@ from typing import Any
 import torch
 
 from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.records import LAST, read_lines, read_records
 
 TIMES = ("wall_s", "seconds", "executor_seconds", "faults")  # of a round's line: these tell what happened meanwhile
+TESTS = ("evaluation", *LAST)
 
 
 def result(log_dir: Path) -> dict[str, Any]:
-    """Every round but its wall time, each client's figures, and the final models' exact weights."""
+    """Every round but its wall time and digests, each client's figures, and the final models' exact weights."""
     rounds = [json.loads(line) for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
     for entry in rounds:
-        for name in TIMES:
+        for name in (*TIMES, "digests"):  # digests tell the settings apart, too, which tests vary
             entry.pop(name, None)
+        for name in TESTS:
+            (entry.get(name) or {}).pop("sha256", None)
     tested = [record.evaluation for record in read_records(log_dir / "metrics.jsonl")]
     for entry, evaluation in zip(rounds, tested, strict=True):
         if evaluation is not None:
@@ -26,6 +29,17 @@ def result(log_dir: Path) -> dict[str, Any]:
             entry["evaluation"]["serve"] = list(evaluation.serve)
     models = {path.stem: load_model(path) for path in sorted((log_dir / "models").glob("*.safetensors"))}
     return {"rounds": rounds, "models": models}
+
+
+def chain(log_dir: Path) -> list[str]:
+    """The chain after each round: the same in all runs of a job, whatever happened on the way."""
+    return [line["digests"]["chain"] for line in read_lines(log_dir / "metrics.jsonl")]
+
+
+def states(log_dir: Path) -> list[tuple[str, str, str | None]]:
+    """Digests of a job's states and clients' files after each round."""
+    digests = [line["digests"] for line in read_lines(log_dir / "metrics.jsonl")]
+    return [(each["models"], each["states"], each.get("clients")) for each in digests]
 
 
 def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from job_results import result
+from job_results import result, states
 from methods.small_space import written
 from tiny_job import tiny_data, write_job_file
 
@@ -29,6 +29,7 @@ import fedscale_ext
 from fedscale_ext.core.errors import UserError
 
 PARTS = ("rounds", "models", "sentences")
+_ALIKE = ("rounds", "models", "states")  # in all runs of a job
 _LAST_TESTS = ("personalised", "on_all")
 _GROWING = {"fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9, "rounds": 4}
 _EXITS = {"model": "multi_exit_cnn3"}
@@ -118,7 +119,7 @@ BY_FOUR_PROCESSES = (
 
 def digests(log_dir: Path, summary: Mapping[str, Any]) -> dict[str, str]:
     """Sha256 of each of :data:`PARTS`: every round's figures, clients' ones among them; the models' specs and
-    weights; and the sentences that the job tells people at its end."""
+    weights; and the sentences that the job tells people at its end. Beside them, that of all states between rounds."""
     found = result(log_dir)
     for entry in found["rounds"][:-1]:  # a job that was ended early made its last tests there
         for name in _LAST_TESTS:
@@ -134,6 +135,7 @@ def digests(log_dir: Path, summary: Mapping[str, Any]) -> dict[str, str]:
         "rounds": hashlib.sha256(_json(found["rounds"])).hexdigest(),
         "models": models.hexdigest(),
         "sentences": hashlib.sha256(_json(sentences)).hexdigest(),
+        "states": hashlib.sha256(_json(states(log_dir))).hexdigest(),
     }
 
 
@@ -175,9 +177,7 @@ class _Runs:
         ways = {"resumed": self.run(job, f"{job}_broken", resume=True)}
         if job in BY_FOUR_PROCESSES:
             ways["four processes"] = self.run(job, f"{job}_four", processes=True, worker_ips=["localhost:[4]"])
-        return unbroken, [
-            way for way, found in ways.items() if any(found[part] != unbroken[part] for part in PARTS[:2])
-        ]
+        return unbroken, [way for way, found in ways.items() if any(found[part] != unbroken[part] for part in _ALIKE)]
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from fedscale_ext.cli import (
     predict,
     report,
     traces,
+    verify,
 )
 from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.util.package import VERSION
@@ -44,6 +45,7 @@ app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
 app.command()(export.export)
 app.command()(predict.predict)
+app.command()(verify.verify)
 app.add_typer(traces.app, name="traces")
 
 

@@ -20,5 +20,8 @@ def recorded_config(settings: Mapping[str, Any]) -> JobConfig:
 
     """
     known = {*JobKeys.model_fields, *fedscale_actions()}
-    flat = {key: value for key, value in settings.items() if value is not None and (key in known or "." in key)}
+    # only what differs from the defaults: some checks ask which keys were given
+    usual = make_config({}, {}).echo()
+    changed = {key: value for key, value in settings.items() if key not in usual or usual[key] != value}
+    flat = {key: value for key, value in changed.items() if key in known or ("." in key and value is not None)}
     return make_config({}, {**flat, "use_cuda": False})

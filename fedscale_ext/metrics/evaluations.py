@@ -101,7 +101,7 @@ def write_evaluation(
         metadata[_CLASSES] = str(evaluation.confusion.classes)
         matrices = to_tensors(evaluation.confusion)
         tensors |= {f"{_CONFUSION}{name}": tensor for name, tensor in matrices.items()}
-    write_tensors(path, tensors, metadata)
+    digest = write_tensors(path, tensors, metadata)
     stored = StoredEvaluation(evaluation.round, evaluation.named, accuracy(evaluation), path)
     line = {
         "round": evaluation.round,
@@ -109,6 +109,7 @@ def write_evaluation(
         "named": plain(evaluation.named),
         "served": dict(served),
         "clients": path.relative_to(log_dir).as_posix(),
+        "sha256": digest,
     }
     unmasked = without_mask(evaluation)
     if unmasked is not None:

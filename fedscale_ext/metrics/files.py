@@ -40,8 +40,8 @@ def write_atomic(path: Path, *parts: bytes | memoryview | str) -> None:
     _sync_folder(path.parent)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and text metadata atomically; equal content gives equal bytes.
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> str:
+    """Write tensors and text metadata atomically; equal content gives equal bytes. Returns the file's digest.
 
     Tensors may share memory or be strided views; each is stored whole.
     """
@@ -52,10 +52,22 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     head = _head(header)
     digest = _digest(head, body)
     write_atomic(path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()), body)
+    return digest
+
+
+def digest_of_tensors(path: Path) -> str:
+    """Return the digest of a file as :func:`write_tensors` returned it; UserError where the file is damaged."""
+    return _read(path)[2]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Tensors and metadata of a file of :func:`write_tensors`; UserError where it is damaged."""
+    tensors, metadata, _ = _read(path)
+    return tensors, metadata
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], str]:
+    """Tensors, metadata and digest of a file."""
     try:
         with open_plain(path) as file:
             blob = file.read()
@@ -72,7 +84,7 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     except (ValueError, KeyError, AttributeError, TypeError, safetensors.SafetensorError) as error:
         reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path} is damaged or no file of this program: {reason}") from None
-    return tensors, metadata
+    return tensors, metadata, stated
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.metrics.chain import START, job_digests, next_link
 from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
 from fedscale_ext.metrics.files import write_atomic
@@ -41,16 +42,21 @@ class Recorder:
         self, log_dir: Path, *, header: dict[str, Any], internals: bool, capacity: np.ndarray | None = None
     ) -> None:
         self.log_dir = log_dir
+        self._header = header
         self._capacity = capacity
         self._internals = internals
         self._files: dict[str, GrowingFile] = {}
         self._known = False  # whether the two below tell what the folder holds
         self.last_round = 0
         self.spent = Spent()
+        self._chain: str | None = START  # of the last round; None where an earlier release wrote it without one
         write_atomic(log_dir / HEADER, json.dumps(plain(header), indent=2, ensure_ascii=False) + "\n")
 
     def round(self, record: RoundRecord) -> StoredEvaluation | None:
-        """Write a finished round; rounds come in rising order. Returns its evaluation as the one on disk."""
+        """Write a finished round; rounds come in rising order. Returns its evaluation as the one on disk.
+
+        Digests of the record, where it has some, are completed and chained to those of the round before.
+        """
         if not self._known:
             self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
@@ -63,7 +69,12 @@ class Recorder:
             if (evaluation := getattr(record, kind)) is not None:
                 last[kind], stored_evaluation = write_evaluation(self.log_dir, evaluation, kind)
                 setattr(record, kind, stored_evaluation)
-        self._append(METRICS, record_to_json(record, evaluation_json, last))
+        record.digests = {} if self._chain is None or not record.digests else record.digests | job_digests(self._header)
+        data = record_to_json(record, evaluation_json, last)
+        if record.digests:
+            assert self._chain is not None
+            record.digests["chain"] = data["digests"]["chain"] = self._chain = next_link(self._chain, data)
+        self._append(METRICS, data)
         self.last_round = record.round
         self.spent = self.spent.plus(record)
         return stored
@@ -119,6 +130,7 @@ class Recorder:
         self._known = True
         self.last_round = records[-1].round if records else 0
         self.spent = spent(records)
+        self._chain = records[-1].digests.get("chain") if records else START
 
     def _append(self, name: str, data: Mapping[str, Any]) -> None:
         text = line(data)  # first, so that a value that cannot be written leaves nothing

@@ -15,7 +15,7 @@ LAST = ("personalised", "before_training", "after_training", "on_all")  # evalua
 
 
 #: Fields that a line has only if there is something to say, and what they are otherwise.
-RARE: dict[str, Any] = {"faults": {}, "late_download_bytes": 0}
+RARE: dict[str, Any] = {"faults": {}, "late_download_bytes": 0, "digests": {}}
 
 
 def record_to_json(

@@ -65,6 +65,7 @@ def job_header(
     notices: Sequence[str] = (),
     named_files: FileDigests | None = None,
     beyond_capacity: int = 0,
+    device: str = "absent",
 ) -> dict[str, Any]:
     """Description of a job for header.json and the head of summary.json.
 
@@ -73,7 +74,8 @@ def job_header(
     public data, ``data`` has the number of samples taken from the clients, and whether the method uses them
     (``public_data_used``). ``floor`` is the result of :func:`floors`. ``notices`` are sentences that the job gave
     before its first round. ``named_files`` are the digests of the files that the configuration names.
-    ``beyond_capacity`` is the number of clients that train a model that their devices do not afford.
+    ``beyond_capacity`` is the number of clients that train a model that their devices do not afford. ``device`` is what
+    executors compute on, which decides how numbers are rounded.
     """
     data = {"name": data_name, "generated": data_generated, "digest": data_digest}
     if (samples := set_aside(config)) or config.get("public_dir"):
@@ -90,6 +92,7 @@ def job_header(
         "floor": floor,
         "notices": list(notices),
         "versions": versions(),
+        "device": device,
         "config": plain(config),
         "named_files": plain(named_files or {}),
     }

@@ -19,6 +19,7 @@ from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
+from fedscale_ext.metrics.chain import MEASURED, MODELS, json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.summary import floors, job_header
 from fedscale_ext.population.capacity import capacities
@@ -34,7 +35,7 @@ from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import NOTHING, MethodHooks
 from fedscale_ext.server.privacy import JobPrivacy
 from fedscale_ext.server.records import JobRecords, JobResult
-from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful
+from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful, collected
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.server.stopping import budget_spent, converged
@@ -112,6 +113,7 @@ class MultiModelAggregator(MethodHooks):
         self.task = task_of(self.config, info)
         self.data_info = {**info.data, "digest": info.digest}
         self.file_digests = file_digests(self.config)
+        self.device_name = info.device_name
         self.majority_correct = info.majority_correct
         self.most_frequent_correct = info.most_frequent_correct
         self.init_model()
@@ -219,11 +221,12 @@ class MultiModelAggregator(MethodHooks):
             floor=floors(self.majority_correct, self.most_frequent_correct, self.task.test_sizes),
             notices=first_notices,
             beyond_capacity=self.beyond_capacity,
+            device=self.device_name,
         )
 
     def _components(self) -> dict[str, Stateful]:
         """Everything whose state a checkpoint has, in the order in which it is restored."""
-        parts = {"pool": self.pool, "method": self, "cohorts": self.dispatcher.cohort_sizes,
+        parts = {MODELS: self.pool, "method": self, MEASURED: self.dispatcher.cohort_sizes,
                  "privacy": self.privacy, "selection": self.selection, **self.client_tensors_by_kind}  # fmt: skip
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -239,7 +242,7 @@ class MultiModelAggregator(MethodHooks):
 
     def save_checkpoint(self, round: int) -> None:  # noqa: D102
         progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, list(self.notices))
-        self.checkpoints.save(round, self._components(), progress)
+        self.checkpoints.save(round, self._components(), progress, in_next_round=round < self.round)
         for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_unneeded(self.checkpoints.written_rounds())
 
@@ -366,10 +369,19 @@ class MultiModelAggregator(MethodHooks):
         self.history.append(record)
         self.spent_macs += record.training_macs
         with self.watch("record"):
+            record.digests = self._digests(record.round)
             self.records.round(record, self._internals, self._internal_states)
             self.emit(round_event(record, self.last_round(), self.phase(record.round)))
             if last or record.round % self.config.job.checkpoint_interval == 0:
                 self.save_checkpoint(record.round)
+
+    def _digests(self, round: int) -> dict[str, str]:
+        """Digest the program and what a checkpoint after the round has; the recorder adds the other digests."""
+        digests = {"code": self.code, **state_digests(*collected(self._components()))}
+        files: dict[str, str] = {}
+        for tensors in self.client_tensors_by_kind.values():
+            files |= tensors.files.digests(round)
+        return digests | ({"clients": json_digest(files)} if files else {})
 
     # ---- the end of a job ----
 

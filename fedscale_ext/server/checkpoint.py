@@ -17,6 +17,7 @@ import torch
 from fedscale_ext.config.changed_settings import changed_settings
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.files import read_tensors, write_tensors
+from fedscale_ext.util.reading import load_json
 
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes
@@ -104,6 +105,20 @@ def load(
             + (_others(same) if same else "start it anew without --resume: no checkpoint before it is of this one")
         )
     return Checkpoint(wanted_round, {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, content["data"])
+
+
+def read(path: Path) -> Checkpoint:
+    """Read a checkpoint, whatever job wrote it; UserError where it is damaged or of another format."""
+    tensors, metadata = read_tensors(path)
+    try:
+        if metadata["format"] != _FORMAT:
+            raise ValueError(f"its format is {metadata['format']}")
+        data = load_json(tensors.pop(_JSON).numpy().tobytes())["data"]
+        return Checkpoint(
+            int(metadata["round"]), {name[len(_PREFIX) :]: tensor for name, tensor in tensors.items()}, data
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is no checkpoint of this release: {error}") from None
 
 
 def _has_settings(path: Path, settings: Mapping[str, Any], complete: Complete) -> bool:

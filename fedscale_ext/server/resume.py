@@ -70,6 +70,16 @@ class Progress:
     notices: list[str]
 
 
+def collected(components: Mapping[str, Stateful]) -> tuple[State, dict[str, Any]]:
+    """Return the tensors of all ``components``, by component and name, and the JSON part of each."""
+    tensors: State = {}
+    states: dict[str, Any] = {}
+    for name, component in components.items():
+        its_tensors, states[name] = component.state()
+        tensors.update({f"{name}/{key}": tensor for key, tensor in its_tensors.items()})
+    return tensors, states
+
+
 class JobCheckpoints:
     """The checkpoints of a job, in a folder of its logs."""
 
@@ -77,13 +87,14 @@ class JobCheckpoints:
         self.folder = log_dir / "checkpoints"
         self._origin = origin
 
-    def save(self, round: int, components: Mapping[str, Stateful], progress: Progress) -> None:
-        """Write the state of all ``components``, by name, after ``round``."""
-        tensors: State = {}
-        states: dict[str, Any] = {}
-        for name, component in components.items():
-            its_tensors, states[name] = component.state()
-            tensors.update({f"{name}/{key}": tensor for key, tensor in its_tensors.items()})
+    def save(
+        self, round: int, components: Mapping[str, Stateful], progress: Progress, in_next_round: bool = False
+    ) -> None:
+        """Write the state of all ``components``, by name, after ``round``.
+
+        ``in_next_round``: the next round has begun, and its method keeps how far it got in it.
+        """
+        tensors, states = collected(components)
         origin, config = self._origin, self._origin.config
         content = {
             "components": states,
@@ -91,6 +102,7 @@ class JobCheckpoints:
             "records": progress.records,
             "resumed": progress.resumed,
             "notices": progress.notices,
+            "in_next_round": in_next_round,
             "code": origin.code,
             "data_digest": origin.data_digest,
             "named_files": dict(origin.file_digests),

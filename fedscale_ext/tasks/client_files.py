@@ -46,6 +46,7 @@ class ClientFiles:
         self._rounds: dict[str, torch.Tensor] = {}  # by key: when each client's was written, int64 [clients]; 0: never
         self._written: dict[tuple[str, int], int] = {}  # in this round: its number
         self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
+        self._digests: tuple[int, dict[str, str]] = (0, {})  # of the last round that wrote: its number, and by file
 
     def read(self, key: str, client: int) -> State | None:
         """Read a client's tensors as they were when the round began; None where it had none. Any thread may call it."""
@@ -58,10 +59,18 @@ class ClientFiles:
 
     def write(self, round: int, key: str, client: int, tensors: State) -> None:
         """Write a client's tensors. A second call in one round replaces the first."""
-        write_tensors(self._path(key, client, round), tensors, {"client": str(client), "round": str(round)})
+        path = self._path(key, client, round)
+        digest = write_tensors(path, tensors, {"client": str(client), "round": str(round)})
+        if self._digests[0] != round:
+            self._digests = round, {}
+        self._digests[1][path.relative_to(self._folder.parent).as_posix()] = digest
         self._written[key, client] = round
         if round not in (versions := self._versions.setdefault((key, client), [])):
             versions.append(round)
+
+    def digests(self, round: int) -> dict[str, str]:
+        """Return the digests of the files that a round wrote, by their paths in the job's folder."""
+        return self._digests[1] if self._digests[0] == round else {}
 
     def settle(self) -> None:
         """End the round: :meth:`read` returns what it wrote from now on."""

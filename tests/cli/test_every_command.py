@@ -49,7 +49,7 @@ GOOD = {
     "traces synthesize": "20 -o traces",
 }
 # tests/cluster makes hosts, tests/entry and tests/faults a job to join, tests/api trained models
-ELSEWHERE = {"driver submit", "executor join", "export", "predict"}
+ELSEWHERE = {"driver submit", "executor join", "export", "predict", "verify"}
 BAD = {
     "report": ("none", "there is no job 'none'"),
     "driver start": ("none.yml", "no configuration 'none.yml'"),
@@ -70,6 +70,7 @@ BAD = {
     "dataset show": ("none", "none"),
     "export": ("none", "none"),
     "predict": ("none small.npz --client 1", "none"),
+    "verify": ("own", "has no digests in its records"),
     "dataset download": ("cifar11", "did you mean 'cifar10'"),
     "data": ("small.npz", "small.npz"),
     "models": ("--data femnst", "did you mean 'femnist'"),

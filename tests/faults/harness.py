@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from job_results import result
+from job_results import chain, result
 
 from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.driver import preparation
@@ -46,8 +46,8 @@ class Result:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """What must be equal, for job_results.assert_equal."""
-        return {"rounds": self.rounds, "models": self.models}
+        """What must be equal, for job_results.assert_equal; the chain of the records, too, if no setting differs."""
+        return {"rounds": self.rounds, "models": self.models, "chain": chain(self.log_dir)}
 
 
 class Job:

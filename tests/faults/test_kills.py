@@ -27,6 +27,7 @@ def test_both_executors_killed_and_started_again(
     ended = run_job(job_file, {**job, "unit_tries": 9}, {"executor-1": kill, "executor-2": kill})
     assert ended.deaths == {"executor-1": 1, "executor-2": 1}
     assert_equal(undisturbed, ended.compared)
+    assert ended.compared["chain"] == undisturbed["chain"]
 
 
 def test_an_executor_that_is_lost_for_good(job_file: Path, job: dict[str, Any], undisturbed: dict[str, Any]) -> None:
@@ -41,6 +42,7 @@ def test_executors_find_an_aggregator_that_was_started_again(
     ended = run_job(job_file, job, {"aggregator": [(step, 2)]})
     assert ended.deaths == {"aggregator": 1}
     assert_equal(undisturbed, ended.compared)
+    assert ended.compared["chain"] == undisturbed["chain"]
 
 
 def test_a_unit_that_kills_whoever_takes_it_is_dropped_and_the_job_goes_on(job_file: Path, job: dict[str, Any]) -> None:

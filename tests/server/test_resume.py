@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_results import assert_equal, result
+from job_results import assert_equal, chain, result
 from tiny_job import tiny_data, write_job_file
 
 import fedscale_ext
@@ -46,7 +46,8 @@ _UNDISTURBED: dict[str, Any] = {}  # run once: it depends on no folder
 def undisturbed(job_file: Path) -> dict[str, Any]:
     if not _UNDISTURBED:
         run(job_file, "undisturbed")
-        _UNDISTURBED.update(result(log_dir(job_file, "undisturbed")))
+        folder = log_dir(job_file, "undisturbed")
+        _UNDISTURBED.update({**result(folder), "chain": chain(folder)})
     return _UNDISTURBED
 
 
@@ -89,6 +90,7 @@ def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbe
     last.unlink()  # as if the job had been killed before it was there
     assert "resumed after round 4" in run(job_file, resume=True)
     assert_equal(result(log_dir(job_file)), undisturbed)
+    assert chain(log_dir(job_file)) == undisturbed["chain"]
 
 
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
