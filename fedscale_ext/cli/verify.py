@@ -40,6 +40,7 @@ def verify(
     """
     from fedscale_ext.api.run_checks import RecordedRun
     from fedscale_ext.api.verify import verify as checks
+    from fedscale_ext.data.wording import counted
     from fedscale_ext.driver.naming import find_jobs
     from fedscale_ext.driver.tables import console, print_table
 
@@ -69,7 +70,7 @@ def verify(
     print(
         f"result      {wrong} of {len(rows)} checks do not fit"
         if wrong
-        else f"result      all that was checked fits, {again} rounds computed again among it"
+        else f"result      all that was checked fits, {counted(again, 'round')} computed again among it"
     )
     if wrong:
         raise typer.Exit(1)

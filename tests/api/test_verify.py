@@ -286,7 +286,7 @@ def test_the_command(
     code, out, err = call("verify", folder, "--rounds", 1, "--seed", 2)
     assert (code, err) == (0, "")
     assert "drawn by    --rounds 1 --seed 2" in out
-    assert "result      all that was checked fits, 1 rounds computed again among it" in out
+    assert "result      all that was checked fits, 1 round computed again among it" in out
     change_line(folder, 2, LINES["participants"])
     code, out, err = call("verify", folder, "--rounds", 0)
     assert (code, err) == (1, "") and "the link of round 2 is the first" in out
