@@ -132,7 +132,6 @@ ROWS = {
     "FD": Row("fd", _EXCHANGE, _TYPED),
     "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
     "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
-    "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
 }
 
 

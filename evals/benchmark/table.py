@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from evals.benchmark.methods import row_of
+from evals.benchmark.methods import ROWS, row_of
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.runs import Measurement, Records, replace_file
 
