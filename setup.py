@@ -62,6 +62,7 @@ setup(
         "parquet": ["pyarrow>=15"],
         "audio": ["librosa>=0.10.2"],
         "timm": ["timm>=1.0"],
+        "hub": ["huggingface_hub>=0.23"],
         "export": ["onnx>=1.16", "onnxscript>=0.3", "onnxruntime>=1.18"],
         "wandb": ["wandb>=0.16"],
         "slurm": ["submitit>=1.5"],

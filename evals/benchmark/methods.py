@@ -17,6 +17,7 @@ from evals.benchmark.tasks import Task
 _CHANNELS = {"model": "$large"}
 _EXITS = {"model": "$exits"}
 _TYPED = {"model": "$large", "$.types": "$types", "$.groups": "$groups"}
+_KEPT = {**_TYPED, "$.representation": 32}
 _SIZES = {"$.param_ratio": "$shares", "$.groups": "$width_groups"}
 
 
@@ -85,7 +86,7 @@ def groups(clients: int) -> list[int]:
 
 
 _REFERENCE, _ONE, _WIDTH, _DEPTH = "floors and ceilings", "one model", "width", "depth"
-_GROW, _TYPES, _PRUNE = "growing", "types of devices", "pruning"
+_GROW, _TYPES, _PRUNE, _EXCHANGE = "growing", "types of devices", "pruning", "small tensors"
 
 ROWS = {
     "local only": Row("local", _REFERENCE, reference=True),
@@ -120,4 +121,10 @@ ROWS = {
     "DS-FL": Row("dsfl", _TYPES, {**_TYPED, "$.batch_size": 32}, ("dsfl.lr",)),
     "FedGEMS": Row("fedgems", _TYPES, _TYPED, ("fedgems.lr",)),
     "Fed-ET": Row("fedet", _TYPES, {**_TYPED, "$.steps": 50, "$.batch_size": 32}, ("fedet.lr",)),
+    "FedProto": Row("fedproto", _EXCHANGE, _KEPT),
+    "FedTGP": Row("fedtgp", _EXCHANGE, _KEPT),
+    "LG-FedAvg": Row("lgfedavg", _EXCHANGE, _KEPT),
+    "FedGH": Row("fedgh", _EXCHANGE, _KEPT),
+    "FD": Row("fd", _EXCHANGE, _TYPED),
+    "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
 }

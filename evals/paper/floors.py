@@ -39,6 +39,7 @@ from fedscale_ext.core.local_steps import batches, local_steps
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import ClientRows, DataSet
+from fedscale_ext.models.taps import deepest
 
 MODELS = ("linear", "central")
 _WARM_STEPS, _TIMED_STEPS = 5, 15  # the first ones are slower
@@ -114,22 +115,16 @@ def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[st
         optimizer.param_groups[0]["lr"] = max(args.learning_rate * args.decay_factor**past, args.min_learning_rate)
         x, y = data.tensors(rows[indices])
         optimizer.zero_grad()
-        functional.cross_entropy(_logits(module, x), y).backward()
+        functional.cross_entropy(deepest(module(x)), y).backward()
         optimizer.step()
     module.eval()
     right = []
     with torch.no_grad():
         for begin_row in range(0, len(data.test.rows), args.test_bsz):
             x, y = data.tensors(data.test.rows[begin_row : begin_row + args.test_bsz])
-            right.append((_logits(module, x).argmax(1) == y).numpy())
+            right.append((deepest(module(x)).argmax(1) == y).numpy())
     figures = accuracies(np.concatenate(right), data.test)
     return {**figures, "steps": float(steps), "cpu s": time.process_time() - begin}
-
-
-def _logits(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """[n, K]: of a network with exits, which answers [n, exits, K], the last one's."""
-    logits: torch.Tensor = module(x)
-    return logits[:, -1] if logits.dim() == 3 else logits
 
 
 def run_of(model: str, config: JobConfig, name: str, limit_s: float, known: dict[str, Moments]) -> Run:

@@ -25,6 +25,12 @@ class Picture:
     def __init__(self, figure: "Figure"):
         self.figure = figure
 
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        titles = (axes.get_title() for axes in self.figure.axes)
+        title = next(filter(None, titles), "without a title")
+        return f"<Picture: {title}, {width:g} x {height:g} inches>"
+
     def save(self, path: str | Path) -> Path:
         """Write it as PNG, SVG or PDF, as the file's ending says."""
         where = Path(path)

@@ -157,5 +157,6 @@ def _check(job: LoadedJob, number: int, client: str, network: nn.Module, data: D
     if abs(figures[0, 0] - reached) > max(1.0, _SHARE * count):
         raise UserError(
             f"client {client} keeps a model of its own, which cannot be made again: it gets {int(figures[0, 0])} of "
-            f"{count} test samples right, and {int(reached)} in the job's last test"
+            f"{count} test samples right, and {int(reached)} in the job's last test; that test may have used tensors "
+            "of the server, such as FedProto's prototypes, which a job does not keep"
         )

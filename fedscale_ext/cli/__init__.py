@@ -12,13 +12,13 @@ from fedscale_ext.core.errors import UserError
 
 def main() -> None:
     """Run the command line: exit code 0 done, 2 bad input, 1 failed, 130 interrupted."""
-    from fedscale_ext.cli.app import app
-
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure:  # a terminal that lacks a character shows "?" rather than ending the job
             reconfigure(errors="replace")
     try:
+        from fedscale_ext.cli.app import app  # an interrupt while it is imported ends as quietly as a later one
+
         app(prog_name="fedscale")
     except UserError as error:
         print(f"fedscale: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from fedscale_ext.cli.dataset_options import (
     OutputOptions,
     PartitionOptions,
     Seed,
+    ShiftOptions,
     SplitOptions,
     TestFraction,
 )
@@ -94,6 +95,7 @@ def import_(
     ],
     output: OutputOptions,
     partition: PartitionOptions,
+    shift: ShiftOptions,
     split: SplitOptions,
     format_options: FormatOptions,
     format_: Annotated[Format | None, typer.Option("--format", help="Format of SOURCE.", show_default="seen")] = None,
@@ -103,6 +105,8 @@ def import_(
     Example: fedscale dataset import mnist.npz --data-set mnist --partition dirichlet --clients 500
 
     Example: fedscale dataset import photos/ --data-set animals --shape 3x128x128 -o data/animals
+
+    Example: fedscale dataset import mnist.npz --data-set mnist --partition iid --clients 40 --shift rotation
 
     A split that SOURCE has is kept, unless --test local sets it aside. With either that or --partition, a client's
     test samples have its own mix of classes.
@@ -118,7 +122,8 @@ def import_(
     name = output.name
     if name is None and kind is Format.npz:
         name = source.stem  # one's own samples in a known kind's layout are not that data set
-    common = {"name": name, "partition": spread, "generated": output.generated, "force": output.force}
+    common = {"name": name, "partition": spread, "generated": output.generated, "force": output.force,
+              "shift": shift.build()}  # fmt: skip
     options = format_options.build(kind, source, {**common, **split.settings()})
     import_and_report(kind, source, output.out or Path("data") / (output.name or data_set), data_set, options)
     if not registry.known(data_set):
@@ -241,7 +246,7 @@ def show(
     Example: fedscale dataset show data/digits_generated -o digits.png
     """
     from fedscale_ext.cli.dataset_view import show_overview
-    from fedscale_ext.data.overview import overview
+    from fedscale_ext.data.overview import overview, shift_of
     from fedscale_ext.data.store import open_data_set
     from fedscale_ext.metrics.files import write_atomic
     from fedscale_ext.report.data_picture import png
@@ -249,7 +254,7 @@ def show(
     with progress_bar("reading") as progress:
         data = open_data_set(folder, _kind_of(folder, data_set), progress=progress)
     seen = overview(data, folder)
-    show_overview(data, seen)
+    show_overview(data, seen, shift_of(folder))
     try:
         write_atomic(out, png(data, seen))
     except OSError as error:

@@ -18,6 +18,7 @@ from fedscale_ext.cli.dataset_options import (
     FormatOptions,
     Out,
     PartitionOptions,
+    ShiftOptions,
     SplitOptions,
 )
 from fedscale_ext.cli.dataset_view import progress_bar
@@ -57,6 +58,7 @@ def download(
     network: NetworkOptions,
     output: OutputOptions,
     partition: PartitionOptions,
+    shift: ShiftOptions,
     split: SplitOptions,
     name: Annotated[
         str | None,
@@ -95,9 +97,13 @@ def download(
     if (entry := known(dataset.name)) and entry.by_name:
         check_librosa()
     check_fraction(split.test_fraction)
+    shifted = shift.build()
+    if shifted is not None:
+        shifted.check(entry)
     out_folder = output.out or Path("data") / (output.own_name or dataset.name)
     check_out_dir(out_folder, output.force)
-    common = {"name": output.own_name, "partition": spread, "force": output.force, **split.settings()}
+    common = {"name": output.own_name, "partition": spread, "force": output.force, "shift": shifted,
+              **split.settings()}  # fmt: skip
     folder = network.downloads.expanduser() / dataset.folder
     with get.sole_user(folder):
         get.check_disk(dataset, folder, out_folder)

@@ -12,6 +12,7 @@ from fedscale_ext.core.errors import UserError
 if TYPE_CHECKING:
     from fedscale_ext.data.importing.options import ImportOptions
     from fedscale_ext.data.importing.partition import Partition
+    from fedscale_ext.data.importing.shift import Shift
 
 
 class Format(StrEnum):
@@ -38,6 +39,14 @@ class PartitionKind(StrEnum):
     classes = "classes"
     shard = "shard"
     iid = "iid"
+
+
+class ShiftKind(StrEnum):
+    """Feature shifts."""
+
+    rotation = "rotation"
+    noise = "noise"
+    domains = "domains"
 
 
 class TestSource(StrEnum):
@@ -112,6 +121,38 @@ class PartitionOptions:
             min_samples=self.min_samples,
             samples_per_client=self.samples_per_client,
         )
+
+
+@dataclass(frozen=True)
+class ShiftOptions:
+    """Feature shift between clients."""
+
+    shift: Annotated[
+        ShiftKind | None,
+        typer.Option("--shift", metavar="KIND", help="rotation, noise, or domains: how clients' samples differ."),
+    ] = None
+    angles: Annotated[str | None, typer.Option(help="Rotation: degrees by turns.", show_default="0,90,180,270")] = None
+    noise_level: Annotated[
+        float | None, typer.Option(help="Noise: variance of the last client's.", show_default="0.1")
+    ] = None
+
+    def build(self) -> "Shift | None":
+        """Return the shift, None where none is asked for; UserError where the options do not go together."""
+        from fedscale_ext.data.importing.shift import Shift
+
+        if self.angles is not None and self.shift is not ShiftKind.rotation:
+            raise UserError("--angles is for --shift rotation")
+        if self.noise_level is not None and self.shift is not ShiftKind.noise:
+            raise UserError("--noise-level is for --shift noise")
+        if self.shift is None:
+            return None
+        given: dict[str, Any] = {} if self.noise_level is None else {"level": self.noise_level}
+        if self.angles is not None:
+            try:
+                given["angles"] = tuple(float(angle) for angle in self.angles.split(","))
+            except ValueError:
+                raise UserError(f"--angles {self.angles}: write numbers of degrees, as in 0,90,180,270") from None
+        return Shift(self.shift.value, **given)
 
 
 @dataclass(frozen=True)

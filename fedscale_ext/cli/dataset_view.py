@@ -51,8 +51,8 @@ def report(verification: "Verification") -> None:
         typer.echo(problem, err=True)
 
 
-def show_overview(data: "DataSet", seen: "Overview") -> None:
-    """Print a data set's classes with their samples and clients, and what clients have."""
+def show_overview(data: "DataSet", seen: "Overview", shift: str = "") -> None:
+    """Print a data set's classes with their samples and clients, what clients have, and its feature shift in words."""
     import numpy as np
 
     from fedscale_ext.core.shapes import shape_text
@@ -78,6 +78,8 @@ def show_overview(data: "DataSet", seen: "Overview") -> None:
         [[name, *(f"{value:,.0f}" for value in np.percentile(values, [0, 25, 50, 75, 100], method="nearest"))]
          for name, values in figures.items()],
     )  # fmt: skip
+    if shift:
+        out.print(f"\nfeature shift: {shift}", highlight=False)
     _print_notes(data.notes)
 
 

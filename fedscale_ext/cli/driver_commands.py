@@ -95,6 +95,20 @@ def _named(conf: str, on: str | None) -> str:
     return conf if on is None else f"{conf}{ON}{on}"
 
 
+def _refuse_resume_from(resume_from: int | None) -> None:
+    from fedscale_ext.core.errors import UserError
+
+    if resume_from is not None:
+        raise UserError("--resume-from goes back in one job; a sweep takes --resume")
+
+
+def _refuse_at_once(at_once: int | None) -> None:
+    from fedscale_ext.core.errors import UserError
+
+    if at_once is not None:
+        raise UserError("--at-once is for sweeps: give --seeds or --grid too")
+
+
 @app.command()
 def start(
     conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
@@ -112,7 +126,6 @@ def start(
 
     Example: fedscale driver start fedavg --on digits --seeds 0-4 --grid batch_size=5,9
     """
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import run as driver
     from fedscale_ext.driver import sweep
     from fedscale_ext.driver.progress import Display
@@ -120,13 +133,11 @@ def start(
 
     conf, out, err = _named(conf, on), console(), console(stderr=True)
     if seeds is not None or grid:
-        if resume_from is not None:
-            raise UserError("--resume-from goes back in one job; a sweep takes --resume")
+        _refuse_resume_from(resume_from)
         code = sweep.start(conf, set_ or [], out, err, seeds=seeds, grid=grid or [], at_once=at_once, resume=resume,
                            supervise=supervise)  # fmt: skip
         raise typer.Exit(code)
-    if at_once is not None:
-        raise UserError("--at-once is for sweeps: give --seeds or --grid too")
+    _refuse_at_once(at_once)
     of_sweep = sweep.stop_with_sweep(conf)
     code = driver.start(of_sweep or conf, set_ or [], Display(out, err), resume=resume, resume_from=resume_from,
                         supervise=supervise, compare_data=of_sweep is None)  # fmt: skip
@@ -153,17 +164,23 @@ def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid
 
 @app.command()
 def submit(
-    conf: Conf, on: On = None, set_: Set = None, resume: Resume = False, resume_from: ResumeFrom = None,
-    supervise: Supervise = False, slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
+    conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
+    resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
+    slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
 ) -> None:  # fmt: skip
     """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
 
     Host keys must be known and a key must open every host without a password; all hosts are checked for
     the same code, versions and data before anything starts. Results are brought here. Exit codes are start's.
 
+    With --seeds or --grid a sweep, as `driver start` has it: the jobs run on these machines in turn, or
+    --at-once N side by side.
+
     With --slurm, queue it instead: each entry of worker_ips stands for a node of Slurm's choice.
 
     Example: fedscale driver submit job.yml --set ps_ip=10.0.0.1 --set 'worker_ips=["10.0.0.2:[4,4]"]'
+
+    Example: fedscale driver submit job.yml --seeds 0-4 --grid method=fedavg,fedtrans
 
     Example: fedscale driver submit job.yml --slurm --hours 8 --slurm-option partition=gpu
     """
@@ -171,10 +188,13 @@ def submit(
     from fedscale_ext.driver.progress import Display
     from fedscale_ext.driver.tables import console
 
-    conf, display = _named(conf, on), Display(console(), console(stderr=True))
+    conf, out, err = _named(conf, on), console(), console(stderr=True)
+    display, sweeps = Display(out, err), seeds is not None or bool(grid)
     if slurm:
         from fedscale_ext.cluster import slurm as queue
 
+        if sweeps or at_once is not None:
+            raise UserError("--seeds, --grid and --at-once run jobs by ssh; under --slurm, submit each job by itself")
         if supervise:
             raise UserError("--supervise starts processes again by ssh; under --slurm, set a node aside or --resume")
         code = queue.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from,
@@ -183,8 +203,18 @@ def submit(
     if hours is not None or slurm_option:
         raise UserError("--hours and --slurm-option are for Slurm: give --slurm too")
     from fedscale_ext.cluster import submit as cluster
+    from fedscale_ext.driver import sweep
 
-    code = cluster.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise)
+    if sweeps:
+        _refuse_resume_from(resume_from)
+        code = sweep.start(conf, set_ or [], out, err, seeds=seeds, grid=grid or [], at_once=at_once, resume=resume,
+                           supervise=supervise, way=cluster.SUBMITTED)  # fmt: skip
+        raise typer.Exit(code)
+    _refuse_at_once(at_once)
+    of_sweep = sweep.stop_with_sweep(conf)
+    code = cluster.submit(
+        of_sweep or conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise
+    )
     raise typer.Exit(code)
 
 

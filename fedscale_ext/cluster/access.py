@@ -12,7 +12,8 @@ from typing import Any
 import psutil
 
 from fedscale_ext.config.arguments import expanded
-from fedscale_ext.config.job_config import JobConfig, executor_slots
+from fedscale_ext.config.executor_slots import executor_slots
+from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
 
 AGENT = "fedscale_ext.cluster.agent"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.config.job_config import JobConfig, executor_slots
+from fedscale_ext.config.executor_slots import executor_slots
+from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import preparation
 from fedscale_ext.driver.runs import newest_checkpoint

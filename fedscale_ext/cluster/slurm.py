@@ -20,8 +20,9 @@ from typing import Any
 
 import psutil
 
+from fedscale_ext.config.executor_slots import slots_by_worker
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config, slots_by_worker
+from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.job_checks import refuse_changed_data

@@ -14,7 +14,7 @@ from fedscale_ext.cluster import access, check, results
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.links import Links
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config, to_argv
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, to_argv
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.model_check import check_models
@@ -24,20 +24,40 @@ from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.run import Outcome, Run, has_finished, resume_keys
 from fedscale_ext.driver.setup_commands import plain_commands
 from fedscale_ext.driver.supervision import Restarts
+from fedscale_ext.driver.sweep import Way
 from fedscale_ext.metrics.restarts import drop_restarts
 from fedscale_ext.util.token import BYTES, read_token
 
+_STOP_S = 22.0  # a submitted job is stopped within 20 s, on all of its hosts
 _AT_ONCE = 16  # hosts that are asked side by side
 
 
-def submit(
-    conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None, supervise: bool
-) -> int:
-    """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
-    config = load_config(conf, overrides)
+def prepared(config: JobConfig) -> JobConfig:
+    """Check a job as far as this machine can tell; UserError if it cannot be submitted."""
     preparation.refuse_key(config)
+    jobs.check_name(config.fedscale.job_name)
     if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
+    Access.of(config)
+    access.hosts_by_process(config)
+    return config
+
+
+#: how the jobs of a sweep are run on other machines
+SUBMITTED = Way("submit", prepared, here=False, stop_s=_STOP_S)
+
+
+def submit(
+    conf: str | ConfFile,
+    overrides: list[str],
+    display: Display,
+    *,
+    resume: bool,
+    resume_from: int | None,
+    supervise: bool,
+) -> int:
+    """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
+    config = prepared(load_config(conf, overrides))
     name = config.fedscale.job_name
     way, host_of = Access.of(config), access.hosts_by_process(config)
     with jobs.claim(name):

@@ -6,7 +6,6 @@ drivers (this package's and FedScale's own) pass each as ``--key value`` to the 
 
 import argparse
 import json
-import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedscale_ext.config.arguments import expanded, fedscale_actions, fedscale_arguments, or_none
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.config.presets import ON, ask_for_data, data_presets, is_method, preset_words, render
 from fedscale_ext.core.errors import UserError, did_you_mean
@@ -24,17 +24,17 @@ from fedscale_ext.util.reading import read_plain
 from fedscale_ext.util.validation import first_fault
 from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 
-_MAX_EXECUTORS = 1024
 _SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 # keys that each process of a job has for itself
 _OF_A_PROCESS = {"log_path", "time_stamp", "ps_ip", "ps_port", "this_rank", "num_executors", "executor_configs",
                  "cuda_device", "resume", "resume_from", "token_file", "tls_ca", "tls_aggregator_cert",
                  "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
-# keys that say where a job runs, and for how many rounds, not what it computes
-_NOT_DECISIVE = _OF_A_PROCESS | {"rounds", "job_name", "unit_timeout_s", "register_timeout_s", "max_message_mb",
-                                 "checkpoint_interval", "checkpoint_keep", "lease_s", "replacement_s", "reconnect_s",
-                                 "unit_tries", "message_window_s"}  # fmt: skip
+# keys that say where a job runs, and for how many rounds, not what it computes; nothing reads conf_path, a folder in
+# each machine's own home directory
+_NOT_DECISIVE = _OF_A_PROCESS | {"rounds", "job_name", "conf_path", "unit_timeout_s", "register_timeout_s",
+                                 "max_message_mb", "checkpoint_interval", "checkpoint_keep", "lease_s",
+                                 "replacement_s", "reconnect_s", "unit_tries", "message_window_s"}  # fmt: skip
 
 
 class AuthKeys(BaseModel):
@@ -296,49 +296,6 @@ def with_values(config: JobConfig, **values: Any) -> JobConfig:
     cluster["worker_ips"] = list(config.cluster.worker_ips)
     changed = make_config(cluster, {"ps_ip": config.fedscale.ps_ip, **config.given, **values}, config.source)
     return replace(changed, cluster=config.cluster)
-
-
-def executor_slots(config: JobConfig) -> list[tuple[str, int]]:
-    """Return one (host, index of its GPU) per executor, from worker_ips such as ``localhost:[2,1]``.
-
-    A host without slots runs one executor per core that this process may use, or one on its first GPU. Without any
-    executor, the job waits for others to join.
-    """
-    if sum(sum(counts) for _, counts in slots_by_worker(config)) > _MAX_EXECUTORS:
-        raise UserError(f"worker_ips asks for more than {_MAX_EXECUTORS:,} executors; give fewer slots")
-    return [
-        (host, gpu)
-        for host, counts in slots_by_worker(config)
-        for gpu, count in enumerate(counts)
-        for _ in range(count)
-    ]
-
-
-def executor_configs(config: JobConfig) -> str:
-    """Return FedScale's ``--executor_configs`` argument."""
-    return "=".join(f"{host}:[{','.join(map(str, counts))}]" for host, counts in slots_by_worker(config))
-
-
-def slots_by_worker(config: JobConfig) -> list[tuple[str, list[int]]]:
-    """Split each entry of worker_ips into its host and the number of executors on each GPU."""
-    workers = []
-    for worker in config.cluster.worker_ips:
-        match = re.fullmatch(r"\s*([^\s:\[\]]+)\s*(?::\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*)?", worker)
-        if not match:
-            raise UserError(
-                f"worker_ips entry {worker!r}: write it as host:[n] or host:[n,m], n executors per GPU, "
-                "or as host for one executor per core"
-            )
-        counts = [int(count[:9]) for count in match[2].split(",")] if match[2] else [_default_executors(config)]
-        workers.append((match[1], counts))
-    return workers
-
-
-def _default_executors(config: JobConfig) -> int:
-    if config.fedscale.use_cuda:
-        return 1
-    # fewer than os.cpu_count() in a container or under taskset; macOS cannot say
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shipped_configs() -> dict[str, Path]:

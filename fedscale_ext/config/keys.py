@@ -89,8 +89,9 @@ class JobKeys(BaseModel):
     )
     initial_weights: str | None = Field(
         None,
-        description="File of the weights that training starts from: `models/KEY.safetensors` of a finished job whose "
-        "`models/KEY.json` is the `model`. Methods that start from one model take it, as FedAvg and "
+        description="Weights that training starts from: `models/KEY.safetensors` of a finished job whose "
+        "`models/KEY.json` is the `model`, or [pretrained ones](adding-a-model.md#pretrained-weights): another file, "
+        "`torchvision:NAME` or `hf:OWNER/NAME`. Methods that start from one model take it, as FedAvg and "
         "FedTrans do. By default, weights are random.",
     )
     capacity_spread: float = Field(
@@ -264,8 +265,8 @@ class JobKeys(BaseModel):
     eval_macs: float | None = Field(
         None,
         gt=0,
-        description="All clients are tested each time that their training MACs together pass a multiple of this number, "
-        "beside `eval_interval`. Methods of different cost are then tested equally often.",
+        description="All clients are tested each time that their training MACs together pass a multiple of this "
+        "number, beside `eval_interval`. Methods of different cost are then tested equally often.",
     )
     stop_macs: float | None = Field(
         None,

@@ -10,12 +10,15 @@ from pathlib import Path
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import FOLDER as CACHE
+from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.util.reading import MEGA, open_plain
 
 #: key -> path as the setting has it -> sha256 of the file in hexadecimal digits
 FileDigests = Mapping[str, Mapping[str, str]]
 
+_WEIGHTS = "initial_weights"
 _SPEC = ".json"  # of a file that describes a model
 
 
@@ -32,8 +35,9 @@ def file_digests(config: JobConfig, digest: Callable[[Path], str] = digest_of) -
     digests: dict[str, dict[str, str]] = {}
     for key, path in _named_files(config):
         try:
-            digests.setdefault(key, {})[path] = digest(Path(path).expanduser())
-        except OSError:
+            file = weights_file(path, fetch=False) if key == _WEIGHTS else Path(path).expanduser()
+            digests.setdefault(key, {})[path] = digest(file)
+        except (OSError, UserError):
             continue
     return digests
 
@@ -73,7 +77,7 @@ def _named_files(config: JobConfig) -> Iterator[tuple[str, str]]:
     files = {
         "device_conf_file": args.device_conf_file,
         "device_avail_file": args.device_avail_file,
-        "initial_weights": config.job.initial_weights,
+        _WEIGHTS: config.job.initial_weights,
         "public_dir": config.job.public_dir,
     }
     for key, path in files.items():

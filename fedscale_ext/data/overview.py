@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.data.layout import names_in, read_description
+from fedscale_ext.data.class_names import class_names
+from fedscale_ext.data.importing.shift import shift_words
+from fedscale_ext.data.layout import read_description
 from fedscale_ext.data.mapping import data_folder
-from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet
 
 
@@ -39,13 +40,17 @@ class Overview:
 
 def overview(data: DataSet, folder: str | Path) -> Overview:
     """Count the samples of an opened data set; ``folder`` has the names of its labels."""
-    entry = known(data.data_set)
-    names = names_in(read_description(data_folder(folder))) or list(entry.label_names if entry else ())
-    classes = [names[number] if number < len(names) else str(number) for number in range(data.num_classes)]
+    classes = class_names({"data_dir": folder, "data_set": data.data_set}, data.num_classes)
     examples = np.full(data.num_classes, -1, dtype=np.int64)
     for row in data.train.rows[::-1]:
         examples[data.y[row]] = row
     return Overview(_counts(data, test=False), _counts(data, test=True), data.client_names, classes, examples)
+
+
+def shift_of(folder: str | Path) -> str:
+    """The feature shift of a data folder in words; "" where it has none."""
+    settings = read_description(data_folder(folder)).get("settings", {}).get("shift")
+    return shift_words(settings) if isinstance(settings, dict) else ""
 
 
 def _counts(data: DataSet, *, test: bool) -> np.ndarray:

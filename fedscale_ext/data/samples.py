@@ -18,7 +18,7 @@ from fedscale_ext.data.audio import (
     square_mfcc,
     write_wav,
 )
-from fedscale_ext.data.images import decode, write_png
+from fedscale_ext.data.images import decode, natural_shape, write_png
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.labels import row_of
 from fedscale_ext.data.registry import Shape
@@ -82,6 +82,14 @@ def as_values(x: np.ndarray, where: str) -> np.ndarray:
 def ending(x: np.ndarray) -> str:
     """Return the file ending for a sample: uint8 pixels, int16 speech [n], or float16 values."""
     return {"u": ".png", "i": ".wav", "f": ".npy"}[x.dtype.kind]
+
+
+def read_written(path: Path, values: bool) -> np.ndarray:
+    """Read a file of :func:`write_sample` that holds pixels, or with ``values`` an array, as it was written."""
+    if values:
+        with open_plain(path) as file:
+            return read_npy(file)
+    return decode(path, natural_shape(path))
 
 
 def write_sample(path: Path, x: np.ndarray) -> None:

@@ -18,10 +18,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, executor_slots, load_config, to_argv
+from fedscale_ext.config.job_config import JobConfig, load_config, to_argv
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError, listed
+from fedscale_ext.data.weights_files import names_path
 from fedscale_ext.driver import preparation, runs, sweep_plan
 from fedscale_ext.driver.processes import Exit, Interrupt, Processes, Said
 from fedscale_ext.driver.progress import counted
@@ -155,7 +157,7 @@ def _awaits_setup(config: JobConfig) -> bool:
     plain, _ = plain_commands(config.cluster.setup_commands or ())
     settings = {**vars(config.fedscale), **config.job.model_dump()}
     files = [str(settings[key]) for key in _FILES if settings[key] not in (None, _NO_FILE)]
-    return bool(plain) and not all(Path(file).expanduser().exists() for file in files)
+    return bool(plain) and not all(Path(file).expanduser().exists() for file in files if names_path(file))
 
 
 def _events(orders: Sequence[Mapping[str, Any]], out: Console, err: Console) -> dict[str, dict[str, Any]]:

@@ -16,9 +16,11 @@ from types import FrameType
 from typing import Any
 
 from fedscale_ext.config import job_config as configuration
+from fedscale_ext.config.executor_slots import executor_configs, executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.driver.jobs import Job, check_name
 from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.processes import Exit, Interrupt, Said
@@ -46,8 +48,8 @@ def commands(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
 
 def arguments(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
     """Arguments of each entry that :func:`commands` starts, by the name of the process."""
-    slots = configuration.executor_slots(config)
-    shared |= {"num_executors": len(slots), "executor_configs": configuration.executor_configs(config)}
+    slots = executor_slots(config)
+    shared |= {"num_executors": len(slots), "executor_configs": executor_configs(config)}
     result = {AGGREGATOR: configuration.to_argv(config, **shared, this_rank=0)}
     for rank, (_, gpu) in enumerate(slots, start=1):
         result[f"executor {rank}"] = configuration.to_argv(config, **shared, this_rank=rank, cuda_device=f"cuda:{gpu}")
@@ -101,7 +103,7 @@ def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
 def check_hosts(config: JobConfig) -> None:
     """Refuse executors on other machines with a UserError."""
     local = {"localhost", "127.0.0.1", "::1", config.fedscale.ps_ip, platform.node(), socket.gethostname()}
-    for host, _ in configuration.executor_slots(config):
+    for host, _ in executor_slots(config):
         if host not in local:
             raise UserError(
                 f"worker_ips names {host}, but `driver start` starts executors on this machine only; "
@@ -125,9 +127,8 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
         if model is not None and model.endswith(".json") and not Path(model).expanduser().is_file():
             raise UserError(f"{key} names the file {model}, which does not exist")
     check_models(config, data)
-    weights = config.job.initial_weights
-    if weights is not None and not Path(weights).expanduser().is_file():
-        raise UserError(f"initial_weights names the file {weights}, which does not exist")
+    if config.job.initial_weights is not None:
+        weights_file(config.job.initial_weights)  # of the Hub, it is downloaded now
     if config.job.dp_noise_multiplier is not None and find_spec("dp_accounting") is None:
         raise UserError(NEEDS_ACCOUNTING)
     if config.fedscale.wandb_token and find_spec("wandb") is None:

@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -36,17 +37,36 @@ _CLOCK_S = 2.0  # that the clocks of a file system and of this process may diffe
 _STOP_S = 10.0  # a driver stops its job within 5 s
 
 
+@dataclass(frozen=True)
+class Way:
+    """How the jobs of a sweep are run.
+
+    Attributes:
+        command: The command of ``fedscale driver`` that runs each.
+        prepared: Checks the configuration of each before the first one starts; UserError if it cannot.
+        here: Whether this machine has the jobs' data and files, and their checkpoints.
+        stop_s: Seconds that the command needs at most to stop its job.
+
+    """
+
+    command: str = "start"
+    prepared: Callable[[JobConfig], JobConfig] = sweep_plan.prepared_here
+    here: bool = True
+    stop_s: float = _STOP_S
+
+
 def start(
     conf: str, overrides: Sequence[str], out: Console, err: Console, *,
-    seeds: str | None, grid: Sequence[str], at_once: int | None, resume: bool, supervise: bool,
+    seeds: str | None, grid: Sequence[str], at_once: int | None, resume: bool, supervise: bool, way: Way | None = None,
 ) -> int:  # fmt: skip
     """Run a job for each seed and combination of the grid; the exit code: 0 all finished, 1 some failed, 130 stopped.
 
-    With ``resume`` those that finished are left as they are and others go on from their checkpoints. UserError for
-    bad input, before the first job starts.
+    With ``resume`` those that finished are left as they are and others go on from their checkpoints. ``way`` is how
+    each is run, by default by ``driver start``. UserError for bad input, before the first job starts.
     """
+    way = way or Way()
     file = read_conf(conf)  # once: what is checked is what the jobs get, whatever becomes of it
-    plan = sweep_plan.read_plan(file, overrides, seeds, grid)
+    plan = sweep_plan.read_plan(file, overrides, seeds, grid, way.prepared)
     plan.refuse_faults()
     points, configs = plan.points, plan.configs
     name = load_config(file, overrides).fedscale.job_name + ENDING
@@ -60,7 +80,7 @@ def start(
         for record in resumed.finished:
             state = states[record.name]
             state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
-        verdicts = check_jobs(configs, out, err, resumed)
+        verdicts = check_jobs(configs, out, err, resumed) if way.here else {}  # else each checks its hosts
         refuse_faults(verdicts, resume)
         sweeps.write_conf(name, file.content)
         left_out = [] if before is None else [point for point in before.points if point.name not in states]
@@ -68,7 +88,7 @@ def start(
         sweep = Sweep(name, conf, tuple(overrides), values, (*points, *left_out), Proc.of("sweep", os.getpid()),
                       dict(earlier))  # fmt: skip
         sweeps.write(sweep)
-        slots = at_once or sweep_plan.at_once(configs[0])
+        slots = at_once or (sweep_plan.at_once(configs[0]) if way.here else 1)  # who knows other machines
         display = SweepDisplay(out, err, states, slots)
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
@@ -86,7 +106,7 @@ def start(
         print_notices(err, checked)
         with (sweeps.folder() / f"{name}.log").open("a" if resume else "w", encoding="utf-8") as log:
             known = {name: verdict.digest for name, verdict in verdicts.items() if verdict.digest is not None}
-            run = _Run(sweep, file.path, configs, states, display, Processes(log), supervise, known)
+            run = _Run(sweep, file.path, configs, states, display, Processes(log), supervise, known, way)
             stopped = run.run(waiting, slots)
         print_arms(out, sweep, states)
         print_notices(err, {job: [notice for notice in state.notices if notice not in checked.get(job, ())]
@@ -108,8 +128,9 @@ class _Run:
     """The jobs of a sweep that are under way; everything that happens arrives in ``processes.next``."""
 
     def __init__(self, sweep: Sweep, source: Path, configs: Sequence[JobConfig], states: dict[str, State],
-                 display: SweepDisplay, processes: Processes, supervise: bool, digests: Mapping[str, str]):  # fmt: skip
-        self.sweep = sweep
+                 display: SweepDisplay, processes: Processes, supervise: bool, digests: Mapping[str, str],
+                 way: Way):  # fmt: skip
+        self.sweep, self.way, self._slots = sweep, way, 1
         self.source = origin(source)  # of the configuration, where the user has it
         self.configs = {config.fedscale.job_name: config for config in configs}
         self.states = states
@@ -117,7 +138,7 @@ class _Run:
         self.processes = processes
         self.supervise = supervise
         known = cache(digest_of)  # jobs share files
-        self.files = {config.fedscale.job_name: file_digests(config, known) for config in configs}
+        self.files = {config.fedscale.job_name: file_digests(config, known) if way.here else {} for config in configs}
         self.data = _SweepData(configs, digests)
         for name, state in states.items():  # of jobs that a resumed sweep leaves, some may not have been checked
             if state.status == "finished" and (digest := runs.data_digest(Path(sweep.runs[name]))) is not None:
@@ -127,7 +148,7 @@ class _Run:
 
     def run(self, waiting: Sequence[Point], slots: int) -> bool:
         """Run them all, ``slots`` at once; whether it was stopped."""
-        queue, stopped = deque(waiting), False
+        queue, stopped, self._slots = deque(waiting), False, slots
         with preparation.interrupts_into(self.processes.inbox):
             try:
                 with self.display:
@@ -143,7 +164,7 @@ class _Run:
                             self._end(message)
             finally:
                 under_way = self.processes.running()
-                self.processes.stop(_STOP_S)
+                self.processes.stop(self.way.stop_s)
         for name in under_way:  # some may have ended before they were told to stop
             self._read(name)
             if (fault := self._exchanged_data(name)) is not None:
@@ -160,15 +181,17 @@ class _Run:
             self._fail(point.name, fault)
             return
         last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
-        again = before is not None and has_checkpoint(Path(before))
+        again = before is not None and self._can_go_on(Path(before), last)
         if not again:
             self._begin_run(point.name)
         self.recorded[point.name] = last.started if last else 0.0
-        overrides = sweep_plan.overrides_of(point, self.sweep.overrides)
-        words = [f"--set={override}" for override in (*overrides, *_run_settings(Path(self.sweep.runs[point.name])))]
+        # of jobs in turn on other machines, each may have the port that is open there
+        overrides = sweep_plan.overrides_of(point, self.sweep.overrides, any_port=self.way.here or self._slots > 1)
+        settings = _run_settings(Path(self.sweep.runs[point.name]), self.way.here)
+        words = [f"--set={override}" for override in (*overrides, *settings)]
         options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
         conf = str(sweeps.conf_path(self.sweep.name))
-        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", conf, *words, *options]
+        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", self.way.command, conf, *words, *options]
         environment = preparation.environment()
         for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
             del environment[name]
@@ -177,6 +200,12 @@ class _Run:
         self.started[point.name] = time.time()
         self.processes.start(point.name, command, {**environment, VARIABLE: self.source})
         self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
+
+    def _can_go_on(self, run: Path, last: jobs.Job | None) -> bool:
+        """Whether a run has a checkpoint; one on another machine has, if the job's record tells of a round."""
+        if self.way.here:
+            return has_checkpoint(run)
+        return last is not None and last.log_dir == run and last.round is not None
 
     def _begin_run(self, name: str) -> None:
         """Give a job a new run, and remember it as the sweep's."""
@@ -296,9 +325,13 @@ def _beginning(before: str | None) -> str:
     return "" if before is None else "starts anew, for its run in this sweep has no checkpoint"
 
 
-def _run_settings(run: Path) -> tuple[str, str]:
-    """``key=value`` that have a job write into the folder ``run``, which is log_path/logs/NAME/TIME."""
-    return f"log_path={json.dumps(str(run.parents[2]))}", f"time_stamp={json.dumps(run.name)}"
+def _run_settings(run: Path, here: bool) -> list[str]:
+    """``key=value`` that have a job write into the folder ``run``, which is log_path/logs/NAME/TIME.
+
+    Where other machines run it, ``log_path`` stays as the configuration has it: a folder of each.
+    """
+    stamp = f"time_stamp={json.dumps(run.name)}"
+    return [f"log_path={json.dumps(str(run.parents[2]))}", stamp] if here else [stamp]
 
 
 def stop_with_sweep(conf: str) -> ConfFile | None:

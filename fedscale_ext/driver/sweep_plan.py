@@ -4,15 +4,16 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import read_settings
-from fedscale_ext.config.job_config import ConfFile, JobConfig, executor_slots, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
@@ -113,9 +114,9 @@ def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[
     return points
 
 
-def overrides_of(point: Point, overrides: Sequence[str]) -> list[str]:
-    """All ``key=value`` of a job: those of the command and of the job, its name, and any free port."""
-    return [*overrides, *point.settings, f"job_name={point.name}", "ps_port=auto"]
+def overrides_of(point: Point, overrides: Sequence[str], any_port: bool = True) -> list[str]:
+    """All ``key=value`` of a job: those of the command and of the job, its name, and with ``any_port`` a free port."""
+    return [*overrides, *point.settings, f"job_name={point.name}", *(["ps_port=auto"] if any_port else [])]
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,29 @@ class Plan:
             raise UserError(f"job {name} of the sweep: {fault}")
 
 
-def read_plan(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> Plan:
-    """Plan a sweep over --seeds and --grid; UserError for what these cannot be, and for two names of one job."""
+def prepared_here(config: JobConfig) -> JobConfig:
+    """Check a job that this machine runs as ``check_start`` does, and hide its key; UserError if it cannot start."""
+    config = preparation.hide_key(config)
+    preparation.check_start(config)
+    return config
+
+
+def read_plan(
+    conf: str | ConfFile,
+    overrides: Sequence[str],
+    seeds: str | None,
+    grid: Sequence[str],
+    prepared: Callable[[JobConfig], JobConfig] = prepared_here,
+) -> Plan:
+    """Plan a sweep over --seeds and --grid; UserError for what these cannot be, and for two names of one job.
+
+    ``prepared`` checks the configuration of each job, and raises UserError for one that cannot start.
+    """
     startable, configs, faults = [], [], {}
     points = read_points(conf, overrides, seeds, grid)
     for point in points:
         try:
-            configs.append(member(conf, overrides, point))
+            configs.append(prepared(load_config(conf, overrides_of(point, overrides))))
             startable.append(point)
         except UserError as error:
             faults[point.name] = str(error)
@@ -196,13 +213,6 @@ def refuse_equal(points: Sequence[Point], configs: Sequence[JobConfig]) -> None:
                 for mine, theirs in ((other, point), (point, other))
             )
             raise UserError(f"--grid: {one} and {two} mean the same; remove one of them")
-
-
-def member(conf: str | ConfFile, overrides: Sequence[str], point: Point) -> JobConfig:
-    """The configuration of one job; UserError for a setting with which it cannot start, as ``check_start`` has it."""
-    config = preparation.hide_key(load_config(conf, overrides_of(point, overrides)))
-    preparation.check_start(config)
-    return config
 
 
 def at_once(config: JobConfig) -> int:

@@ -13,7 +13,7 @@ from fedscale_ext.driver import jobs
 from fedscale_ext.driver.jobs import left_after, state_dir
 from fedscale_ext.driver.processes import Proc
 
-_STOP_S = 20.0  # a sweep stops its jobs within 12 s
+_STOP_S = 30.0  # a sweep stops its jobs within 12 s, and those of other machines within 25 s
 
 
 @dataclass(frozen=True)

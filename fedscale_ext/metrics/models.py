@@ -9,9 +9,10 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import Model, State
 from fedscale_ext.metrics.files import read_tensors, write_atomic, write_tensors
-from fedscale_ext.util.reading import load_json
+from fedscale_ext.util.reading import MEGA, load_json, open_plain
 
 FOLDER = "models"
+_MAX_HEADER = 64 * MEGA  # bytes of names, shapes and metadata
 
 
 def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
@@ -34,6 +35,18 @@ def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
         if other.suffix in (".safetensors", ".json") and other not in written:
             other.unlink()
     return paths
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file says that :func:`save_models` wrote it; it may be damaged."""
+    try:
+        with open_plain(path) as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = load_json(file.read(length)) if length <= _MAX_HEADER else {}
+    except (OSError, ValueError):
+        return False
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    return isinstance(metadata, dict) and {"spec", "key", "version"} <= metadata.keys()
 
 
 def load_model(path: Path) -> tuple[ModelSpec, State]:

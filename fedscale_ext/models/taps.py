@@ -62,7 +62,12 @@ def features(
     for name in names:
         if name not in outputs:  # a list of modules, or an exit that is left out in this pass
             raise UserError(f"module {name!r} cannot be tapped: the network does not run it as a whole; tap one within")
-    return (logits[:, -1] if logits.dim() == 3 else logits), {name: outputs[name] for name in names}
+    return deepest(logits), {name: outputs[name] for name in names}
+
+
+def deepest(logits: Tensor) -> Tensor:
+    """Return logits [B, classes]: those of the deepest exit where a network in training gives [B, exits, classes]."""
+    return logits[:, -1] if logits.dim() == 3 else logits
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Jobs grouped over their seeds, and the figures that are compared: each with its direction and its words."""
+"""Jobs grouped over their seeds, and which of them compete in which figure."""
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from textwrap import shorten
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.report.disqualified import disqualified
+from fedscale_ext.report.figures import BY_KEY, FIGURES, Figure
 from fedscale_ext.report.loading import LoadedJob, fine_tuned
-from fedscale_ext.report.tables import seconds
-from fedscale_ext.util.quantities import quantity
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
 _NAME = 44  # letters of a name in a plot
@@ -27,86 +26,6 @@ _OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth", "balan
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
 
 DataKey = tuple[str, str]  # name and digest of data
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A column of comparisons.
-
-    ``title`` names it and ``tell`` writes a value of it. ``more_is_better`` is None where neither direction is better.
-    A ``rare`` figure is shown only where a job has it, one ``of_classes`` only where these were asked for, too.
-    """
-
-    key: str
-    title: str
-    more_is_better: bool | None
-    get: Callable[[LoadedJob], float | None]
-    tell: Callable[[float], str]
-    note: str = ""
-    rare: bool = False
-    of_classes: bool = False
-
-
-def _accuracy(name: str) -> Callable[[LoadedJob], float | None]:
-    return lambda job: (job.summary["accuracy"] or {}).get(name)
-
-
-def _global(job: LoadedJob) -> float | None:
-    """Of the whole model, where the method tests one beside what clients are served."""
-    named = (job.summary["accuracy"] or {}).get("named", {})
-    return named["global"]["accuracy"] if "global" in named else None
-
-
-def _of(part: str, name: str) -> Callable[[LoadedJob], float | None]:
-    return lambda job: job.summary[part].get(name)
-
-
-def _at_the_end(part: str) -> Callable[[LoadedJob], float | None]:
-    return lambda job: (job.summary.get(part) or {}).get("mean")
-
-
-def _worst_tenth(job: LoadedJob) -> float | None:
-    values = np.sort(job.client_accuracy[~np.isnan(job.client_accuracy)])
-    return float(values[: max(1, len(values) // 10)].mean()) if len(values) else None
-
-
-def _of_classes(name: str) -> Callable[[LoadedJob], float | None]:
-    return lambda job: (job.summary.get("by_class") or {}).get(name, {}).get("mean")
-
-
-def percent(value: float) -> str:
-    """Write a share in per cent, without the sign."""
-    return f"{100 * value:.2f}"
-
-
-def _mega(value: float) -> str:
-    return f"{value:,.3f}" if value < 1 else f"{value:,.1f}"
-
-
-FIGURES = (
-    Figure("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
-    Figure("global", "global accuracy %", True, _global, percent,
-           "of the whole model (of several exits the last one's) on the test samples of all clients", rare=True),
-    Figure("tuned", "after fine-tuning %", None, _at_the_end("personalised"), percent,
-           "mean over clients that fine-tune a copy on their own data; it competes in a row of its own", rare=True),
-    Figure("on_all", "on all samples %", True, _at_the_end("on_all"), percent,
-           "each client's model on the test samples of all clients, mean over clients", rare=True),
-    Figure("samples", "over samples %", True, _accuracy("sample_weighted"), percent, "each test sample counts once"),
-    Figure("iqr", "IQR %", False, _accuracy("iqr"), percent, "between the clients' quartiles"),
-    Figure("worst_tenth", "worst tenth %", True, _worst_tenth, percent, "mean of the tenth of clients served worst"),
-    Figure("balanced", "balanced accuracy %", True, _of_classes("balanced_accuracy"), percent,
-           "each class among a client's test samples counts once; mean over clients", rare=True, of_classes=True),
-    Figure("macro_f1", "macro F1 %", True, _of_classes("macro_f1"), percent,
-           "mean over a client's classes of their F1; mean over clients", rare=True, of_classes=True),
-    Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
-    Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
-    Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
-    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega,
-           "all models of the job, also those that clients keep of their own"),
-    Figure("served", "served MB", False, _of("cost", "mean_model_mb"), _mega, "what a client is served, on average"),
-    Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
-)  # fmt: skip
-BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 @dataclass(frozen=True)

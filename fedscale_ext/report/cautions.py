@@ -9,7 +9,8 @@ from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
-from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, percent, with_fine_tuned
+from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, with_fine_tuned
+from fedscale_ext.report.figures import percent
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
 from fedscale_ext.util.quantities import quantity
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedscale_ext.report.arms import Arm, Figure, best, equal_values, shown, with_fine_tuned
+from fedscale_ext.report.arms import Arm, best, equal_values, shown, with_fine_tuned
+from fedscale_ext.report.figures import Figure
 from fedscale_ext.report.loading import FineTunedJob
 from fedscale_ext.report.published import paper_row
 

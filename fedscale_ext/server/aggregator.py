@@ -19,7 +19,6 @@ from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
-from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.summary import floors, job_header
 from fedscale_ext.population.capacity import capacities
@@ -29,6 +28,7 @@ from fedscale_ext.server.announcements import faults_notice, ready_event, round_
 from fedscale_ext.server.dispatcher import Dispatcher
 from fedscale_ext.server.divergence import end_notice
 from fedscale_ext.server.eligibility import NEVER_ONLINE, eligible_clients, report_data, task_of
+from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import NOTHING, MethodHooks
@@ -37,10 +37,8 @@ from fedscale_ext.server.records import JobRecords, JobResult
 from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
-from fedscale_ext.tasks.around_training import around_training
+from fedscale_ext.server.stopping import budget_spent, converged
 from fedscale_ext.tasks.kind import JobContext
-from fedscale_ext.tasks.personalise import personalise
-from fedscale_ext.tasks.test_on_all import test_on_all
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.util import full_disk
 
@@ -95,7 +93,7 @@ class MultiModelAggregator(MethodHooks):
             with self.watch("evaluate"):
                 may_be_last = last or self.config.job.stop_gain is not None
                 record.evaluation = self.dispatcher.evaluate(round, may_be_last and self._has_classes)
-            reason = reason or self._converged(record)
+            reason = reason or converged(self.config.job, [*self.history, record])
             last = last or reason is not None
         if last:
             self.evaluate_at_the_end(record)
@@ -247,7 +245,7 @@ class MultiModelAggregator(MethodHooks):
 
     def _over_before_it_began(self) -> str | None:
         """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
-        stopped = self._converged() or self._spent()
+        stopped = converged(self.config.job, self.history) or budget_spent(self.config.job, self.spent_macs)
         if self.privacy is not None:
             self.notice(self.privacy.announcement(self.args.rounds))
             stopped = stopped or self.privacy.spent()
@@ -334,21 +332,9 @@ class MultiModelAggregator(MethodHooks):
 
     def evaluate_at_the_end(self, record: RoundRecord) -> None:
         """The tests of the final models that the job asks for, beside those of every evaluation."""
-        if record.evaluation is None:
-            return
-        job, round, serve = self.config.job, record.round, record.evaluation.serve
         if (untrained := untrained_notice(record, self.history)) is not None:
             self.notice(untrained)
-        if job.personalise_epochs:
-            with self.watch("personalise"):
-                record.personalised = personalise(self.dispatcher, round, serve, job.personalise_epochs)
-        if job.test_on_all:
-            with self.watch("on_all"):
-                record.on_all = test_on_all(self.dispatcher, round, serve)
-        if job.test_around_training:
-            with self.watch("around_training"):
-                before, after = around_training(self.dispatcher, round, serve, self.next_items())
-                record.before_training, record.after_training = before, after
+        run_final_tests(record, self.dispatcher, self.config.job, self.watch, self.next_items)
 
     def _record_of(
         self, schedule: Schedule, updates: list[Update], failed: Mapping[str, int], selected: int, offline: int
@@ -407,17 +393,11 @@ class MultiModelAggregator(MethodHooks):
 
     def _reason_to_stop(self, record: RoundRecord) -> str | None:
         """Why the method, the job's budget or its privacy ends the job after this round, or None."""
-        reason = self.finished(record.round) or self._spent(record)
+        reason = self.finished(record.round) or budget_spent(self.config.job, self.spent_macs + record.training_macs)
         if self.privacy is not None:
             record.privacy = self.privacy.figures()
             reason = reason or self.privacy.spent()
         return reason
-
-    def _spent(self, record: RoundRecord | None = None) -> str | None:
-        """Why the job is done where ``stop_macs`` asks for its end: by the rounds so far, and one more ``record``."""
-        budget = self.config.job.stop_macs
-        spent = self.spent_macs + (record.training_macs if record is not None else 0.0)
-        return f"clients' training took {spent:.3g} MACs" if budget is not None and spent >= budget else None
 
     def _test_is_due(self, record: RoundRecord) -> bool:
         """Return whether ``eval_interval`` or ``eval_macs`` asks for a test of all clients after this round."""
@@ -430,13 +410,3 @@ class MultiModelAggregator(MethodHooks):
     def _has_classes(self) -> bool:
         """Whether the last test of clients counts their samples by true and predicted class."""
         return why_without_classes({"data_set": self.args.data_set}) is None
-
-    def _converged(self, record: RoundRecord | None = None) -> str | None:
-        """Why the job is done where ``stop_gain`` asks for its end: by the rounds so far, and one more ``record``."""
-        job = self.config.job
-        if job.stop_gain is None:
-            return None
-        accuracies = mean_accuracies(self.history if record is None else [*self.history, record])
-        if converged_round(accuracies, job.stop_gain, job.stop_patience, job.stop_unit) is None:
-            return None
-        return f"accuracy rose by no more than {job.stop_gain:g} over {job.stop_patience} {job.stop_unit}"

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from fedscale_ext.server.announcements import ModelChoice, assignment_sentence
 from fedscale_ext.server.deadline import DeadlineNotices
 from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.guided_selection import Guided
-from fedscale_ext.server.initial_weights import saved_weights
+from fedscale_ext.server.initial_weights import starting_weights
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.server.requirements import (
     About,
@@ -259,7 +260,7 @@ class MethodHooks(Coordinator):
         if given is None:
             return models.initial_state(spec, self.seed)
         self.weights_given = True
-        return saved_weights(given, spec)
+        return starting_weights(given, spec, partial(models.initial_state, spec, self.seed), self.notice)
 
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose

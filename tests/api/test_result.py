@@ -105,3 +105,12 @@ def test_what_is_no_job_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         fedscale_ext.load("nothing")
     with pytest.raises(UserError, match="is no log folder of a job"):
         fedscale_ext.load(tmp_path)
+
+
+def test_a_picture_is_described_by_its_title_and_size() -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4.5))
+    assert repr(results.Picture(figure)) == "<Picture: without a title, 6 x 4.5 inches>"
+    figure.subplots(1, 2)[1].set_title("accuracy")
+    assert repr(results.Picture(figure)) == "<Picture: accuracy, 6 x 4.5 inches>"

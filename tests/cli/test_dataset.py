@@ -157,3 +157,19 @@ def test_bad_input_is_one_sentence(call, arguments, words):
     assert words in err
     assert err.startswith("fedscale: ")
     assert err.count("\n") == 1
+
+
+def test_a_shift_is_imported_and_shown(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", x=np.zeros((40, 28, 28), np.uint8), y=np.arange(40) % 10)
+    words = "dataset import x.npz --data-set mnist --partition iid --clients 4 -o made".split()
+    assert call(*words, "--shift", "rotation", "--angles", "0,45")[0] == 0
+    code, out, _ = call("dataset", "show", "made")
+    assert code == 0 and "feature shift: clients see pictures turned by 0, 45 degrees" in " ".join(out.split())
+    for more, sentence in (
+        (["--angles", "0,45"], "--angles is for --shift rotation"),
+        (["--noise-level", "0.1"], "--noise-level is for --shift noise"),
+        (["--shift", "rotation", "--angles", "left"], "write numbers of degrees"),
+    ):
+        code, _, err = call(*words, *more)
+        assert code == 2 and sentence in " ".join(err.split())

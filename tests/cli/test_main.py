@@ -53,6 +53,28 @@ def test_commands_that_need_no_torch_do_not_import_it(state, tmp_path, command):
     assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("fedscale_ext.cli.app", ["driver", "start", "fedavg", "--on", "digits", "--seeds", "1,2"]),
+        ("fedscale_ext.driver.sweep", ["driver", "start", "fedavg", "--on", "digits", "--seeds", "1,2"]),
+    ],
+)
+def test_an_interrupt_of_imports_ends_without_a_traceback(state, module, words):
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"sys.argv = ['fedscale', *{words!r}]\n"
+        "from fedscale_ext.cli import main\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_unknown_command_is_exit_code_2(call):
     code, _, err = call("drver")
     assert code == 2

@@ -1,6 +1,7 @@
 """Jobs on three "hosts" of this machine, where all but OpenSSH itself is what a cluster runs (see fake_ssh.py)."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,31 @@ def test_a_job_that_was_stopped_goes_on(cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_what_dies_is_started_again_on_its_host(cluster: Cluster) -> None:
     supervised(cluster)
+
+
+@pytest.mark.slow  # a minute
+def test_a_sweep_runs_its_jobs_there_in_turn_and_goes_on_after_a_stop(cluster: Cluster) -> None:
+    conf = cluster.conf(worker_ips=[f"{HOSTS[0]}:[1]"], rounds=30)
+    words = ("driver", "submit", conf, "--seeds", "1-2")
+    process = cluster.fedscale(*words)
+    record = cluster.home / "state/jobs/tiny-s2/job.json"
+    wait_for(lambda: (record.exists() and json.loads(record.read_text())["round"]) or process.poll() is not None)
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out.startswith("sweep tiny-sweep: 2 jobs, 1 at once\n")
+    wait_for(lambda: not cluster.processes(), 60)
+    process = cluster.fedscale(*words, "--resume")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, (out, err)
+    assert out.startswith("sweep tiny-sweep: 2 jobs, 1 at once, 1 done before\n")
+    runs = json.loads((cluster.home / "state/sweeps/tiny-sweep.json").read_text())["runs"]
+    alone = fedscale_ext.run(conf, log_path=str(cluster.folder / "alone"), rounds=30, seed=2)
+    log_dir = Path(runs["tiny-s2"])  # here, and half of it before the stop
+    assert log_dir.is_relative_to(cluster.home / "results")
+    summary = json.loads((log_dir / "summary.json").read_text())
+    assert summary["loss"] == alone["loss"] and summary["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
+    assert len(runs) == 2 and all((Path(run) / "summary.json").is_file() for run in runs.values())
 
 
 def test_a_driver_that_is_killed_leaves_nothing_either(cluster: Cluster) -> None:

@@ -9,8 +9,6 @@ from fedscale_ext import compat
 from fedscale_ext.config.job_config import (
     decisive,
     entry_path,
-    executor_configs,
-    executor_slots,
     from_argv,
     load_config,
     make_config,
@@ -86,22 +84,6 @@ def test_fedscales_own_driver_passes_keys_and_values_apart() -> None:
     assert config.fedscale.this_rank == 2
 
 
-def test_slots_are_one_executor_each() -> None:
-    config = make_config({"worker_ips": ["a:[2,1]", "b:[0, 1]"]}, {})
-    assert executor_slots(config) == [("a", 0), ("a", 0), ("a", 1), ("b", 1)]
-    assert executor_configs(config) == "a:[2,1]=b:[0,1]"
-
-
-@pytest.mark.parametrize("cluster", [{}, {"worker_ips": None}, {"worker_ips": ["localhost"]}])
-def test_without_slots_a_cpu_runs_one_executor_per_usable_core(cluster: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 3, 5}, raising=False)
-    config = make_config(cluster, {"use_cuda": False})
-    assert executor_slots(config) == [("localhost", 0)] * 3
-    assert executor_configs(config) == "localhost:[3]"
-    assert executor_slots(make_config(cluster, {"use_cuda": True})) == [("localhost", 0)]
-    assert len(executor_slots(make_config({"worker_ips": ["localhost:[1]"]}, {"use_cuda": False}))) == 1
-
-
 def test_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "/some")
     path = write(tmp_path, HEAD + "job_conf:\n  - data_dir: $PLACE/data\n")
@@ -143,6 +125,7 @@ def test_hyperparameters_of_other_methods_bind_no_job() -> None:
 def test_only_settings_that_decide_the_result_are_decisive() -> None:
     base = make_config({}, {"rounds": 3}).decisive()
     assert make_config({"worker_ips": ["a:[7]"]}, {"rounds": 9, "ps_port": 4000, "job_name": "x"}).decisive() == base
+    assert make_config({}, {"rounds": 3, "conf_path": "/home/of/another/machine"}).decisive() == base
     assert make_config({}, {"rounds": 3, "seed": 2}).decisive() == {**base, "seed": 2}
     assert base == json.loads(json.dumps(base))
 

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from cli.test_main import terminal
@@ -10,9 +12,11 @@ from cli.test_main import terminal
 from fedscale_ext.config.job_config import from_argv, load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, sweep, sweeps
-from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.processes import Exit, Proc
+from fedscale_ext.driver.sweep import Way
 from fedscale_ext.driver.sweep_view import State, arm_rows
 from fedscale_ext.driver.sweeps import Point
+from fedscale_ext.driver.tables import console
 
 from .conftest import done, processes_of, wait_until
 
@@ -45,6 +49,61 @@ def test_all_jobs_run_and_the_arms_are_compared(fedscale, state, write_conf):
     wait_until(lambda: not processes_of(state))
 
 
+class Told:
+    """Stands for the processes of a sweep: keeps the commands, and each fails at once after a round was recorded."""
+
+    commands: dict[str, list[str]]
+
+    def __init__(self, log):
+        self.inbox, self.tails, self._running = SimpleQueue(), {}, []
+
+    def start(self, name, command, env):
+        Told.commands[name] = command
+        self.tails[name] = []
+        self._running.append(name)
+        if name == "fake-s0":
+            folder = Path(sweeps.read("fake-sweep").runs[name])
+            record = jobs.Job(name, "", str(folder.parents[2]), folder.name, [], Proc("driver", 0, 0.0))
+            record.round = {"round": 3, "rounds": 12}
+            jobs.write(record)
+
+    def running(self):
+        return list(self._running)
+
+    def next(self, deadline):
+        return Exit(self._running.pop(), 1)
+
+    def stop(self, seconds):
+        assert seconds == 3.0
+
+
+def test_jobs_on_other_machines_run_in_turn_with_the_port_and_the_folder_of_the_configuration(
+    state, write_conf, monkeypatch, capsys
+):
+    monkeypatch.setattr(sweep, "Processes", Told)
+    conf = write_conf({"ps_port": 4711, "data_dir": "not/here"}, worker_ips=["10.0.0.9:[1]"])
+    prepared = []
+    way = Way("submit", lambda config: prepared.append(config.fedscale.job_name) or config, here=False, stop_s=3.0)
+
+    def commands(at_once=None, resume=False):
+        Told.commands = {}
+        code = sweep.start(str(conf), [], console(), console(stderr=True), seeds="0-1", grid=[], at_once=at_once,
+                           resume=resume, supervise=False, way=way)  # fmt: skip
+        assert code == 1
+        return {name: [*command[3:5], *command[6:]] for name, command in Told.commands.items()}
+
+    first = commands()
+    assert prepared == ["fake-s0", "fake-s1"]
+    assert capsys.readouterr().out.startswith("sweep fake-sweep: 2 jobs, 1 at once\n")
+    for seed in (0, 1):
+        stamp = Path(sweeps.read("fake-sweep").runs[f"fake-s{seed}"]).name
+        own = [f"--set=seed={seed}", f"--set=job_name=fake-s{seed}", f'--set=time_stamp="{stamp}"']
+        assert first[f"fake-s{seed}"] == ["driver", "submit", *own]
+    again = commands(at_once=2, resume=True)
+    assert again["fake-s0"][-1] == "--resume" and "--resume" not in again["fake-s1"]  # its record tells of a round
+    assert all("--set=ps_port=auto" in command for command in again.values())  # side by side
+
+
 def test_a_sweep_says_once_what_none_of_its_jobs_reads(fedscale, state, write_conf):
     conf = write_conf({"moss.lr": 0.1, "fedtrans.beta": 0.1}, worker_ips=["localhost:[1]"])
     code, _, err = run(fedscale, conf, "--grid", "method=fedavg,fedtrans")
@@ -74,6 +133,14 @@ def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_con
         (["--at-once", "2"], "--at-once is for sweeps"),
     ):
         code, out, err = call("driver", "start", conf, *words)
+        assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1
+    for words, sentence in (
+        (["--at-once", "2"], "--at-once is for sweeps"),
+        (["--seeds", "0-1", "--resume-from", "3"], "--resume-from goes back in one job"),
+        (["--seeds", "0-1", "--slurm"], "run jobs by ssh; under --slurm, submit each job by itself"),
+        (["--seeds", "0-1", "--set", "ps_ip=a b"], "job fake-s0 of the sweep: ps_ip names 'a b', which is no host"),
+    ):
+        code, out, err = call("driver", "submit", conf, *words)
         assert (code, out) == (2, "") and sentence in err and err.count("\n") == 1
     assert jobs.names() == []
 

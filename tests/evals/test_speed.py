@@ -13,7 +13,8 @@ from evals.speed import measure, monitor, peers, phases, results, table
 from evals.speed.data import prepare
 from evals.speed.rows import ours
 from evals.speed.task import Task
-from fedscale_ext.config.job_config import executor_slots, load_config
+from fedscale_ext.config.executor_slots import executor_slots
+from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.store import open_data_set
 
 

@@ -1,5 +1,6 @@
 """Every method counts the clients that train what their devices do not afford: the mark ``beyond capacity``."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from methods.small_space import written
 AMPLE = 1e15
 EXITS = {"model": "multi_exit_cnn3"}
 TYPES = {"model": "cnn_small", "types": public.TYPES, "ranges": ["1-4", "5-6"]}
+TYPED = [name for name in method_names() if "types" in {field.name for field in fields(method_class(name).Params)}]
 PRUNED = {"param_ratio": (1.0, 0.25), "groups": (3, 3)}
 SUPERNETS = ("fednas", "spider")
 KEYS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("depthfl", "hypemefed"), EXITS),
     "scalefl": {**EXITS, "widths": (0.5, 0.75, 1.0), "exits": (1, 2, 3)},
-    **dict.fromkeys(("dsfl", "feddf", "fedet", "fedgems", "fedmd", "moss"), TYPES),
+    **dict.fromkeys(TYPED, TYPES),
+    **{key: {**TYPES, "representation": 6} for key in ("fedgh", "fedproto", "fedtgp", "lgfedavg")},
     **dict.fromkeys(("fedmask", "fedskel", "hermes", "tailorfl"), PRUNED),
 }
 ELSEWHERE = {"fedoras"}  # tests/methods/fedoras/test_aggregator.py
@@ -79,7 +82,7 @@ def test_half_of_the_whole_model_affords_what_a_method_trains_of_it(
     assert made(method, tmp_path, [whole / 2] * 3 + [whole] * 3, **keys).beyond_capacity == beyond
 
 
-@pytest.mark.parametrize("method", ["dsfl", "feddf", "fedet", "fedgems", "fedmd", "moss"])
+@pytest.mark.parametrize("method", TYPED)
 def test_types_are_counted_by_what_their_own_models_take(method: str, tmp_path: Path) -> None:
     costs = made(method, tmp_path, [AMPLE] * 6).costs
     first, second = (float(cost.forward_macs) for cost in costs)

@@ -34,6 +34,7 @@ def test_accuracy_is_of_the_last_evaluation(summary: dict):
     assert figures["best"] == last.client_accuracy.max()
     assert figures["iqr"] == pytest.approx(np.subtract(*np.quantile(last.client_accuracy, (0.75, 0.25))))
     assert figures["per_client"] == [*last.client_accuracy.tolist(), None, None]
+    assert figures["per_client"][figures["worst_client"] - 1] == figures["worst"]  # clients count from 1
     assert figures["named"] == {"largest": {"accuracy": 0.25, "loss": 1.75}}
     assert summary["loss"]["train"] == records(20)[-1].train_loss
     assert summary["loss"]["test"] == pytest.approx(last.loss.sum() / last.count.sum())

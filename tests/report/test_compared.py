@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, shown
+from fedscale_ext.report.arms import Arm, arms_of, best, shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.compared import Line, comma_separated, comparison_rows, lines, table_notes
 from fedscale_ext.report.disqualified import disqualified
+from fedscale_ext.report.figures import BY_KEY
 from fedscale_ext.report.loading import load_job
 
 FLOOR = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}

@@ -10,6 +10,7 @@ from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.metrics.records import read_records
 from fedscale_ext.server import aggregator
 from fedscale_ext.server.announcements import round_event
 
@@ -81,6 +82,16 @@ def test_a_job_ends_when_its_clients_have_computed_enough(job_file: Path) -> Non
     assert found["accuracy"]["mean"] is not None  # the last round is tested
     again = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less", resume=True)
     assert again["rounds"] == 3 and again["stopped"] == found["stopped"]
+
+
+def test_clients_are_tested_at_equal_steps_of_work(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "rounds": 6, "eval_interval": 10}
+    whole = fedscale_ext.run(job_file, **keys)
+    per_round = whole["cost"]["training_macs"] / 6
+    found = fedscale_ext.run(job_file, **keys, eval_macs=2 * per_round, job_name="tested")
+    tested = [record.round for record in read_records(Path(found["log_dir"]) / "metrics.jsonl") if record.evaluation]
+    assert tested == [1, 2, 4, 6]
+    assert found["accuracy"] == whole["accuracy"]
 
 
 def test_a_method_with_stages_refuses_a_budget(job_file: Path) -> None:

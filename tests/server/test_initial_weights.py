@@ -1,9 +1,12 @@
 """A job that starts from another one's weights; refused in one sentence where they are not its model's."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from methods.harness import CLASSES, SHAPE, equal, server
 
@@ -60,6 +63,42 @@ def test_another_model_a_damaged_file_and_none_are_refused(tmp_path: Path) -> No
     path.unlink()
     with pytest.raises(UserError, match="cannot be read"):
         saved_weights(str(path), SPEC)
+
+
+def test_pretrained_weights_start_a_job_but_for_the_layer_of_other_classes(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = models.named_spec("cnn_small", (1, 28, 28), 5)
+    weights = models.initial_state(spec, 99)
+    safetensors.torch.save_file(weights, tmp_path / "model.safetensors")
+    hub = SimpleNamespace(hf_hub_download=lambda *_, **__: str(tmp_path / "model.safetensors"))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # type: ignore[arg-type]
+    # steps so small that weights stay where they were
+    still = {"model": "cnn_small", "rounds": 1, "learning_rate": 1e-12, "min_learning_rate": 1e-12}
+    states, notices = {}, {}
+    for name, given in {"file": str(tmp_path / "model.safetensors"), "hub": "hf:owner/name", "random": None}.items():
+        done = fedscale_ext.run(job_file, job_name=name, initial_weights=given, **still)
+        states[name] = load_model(Path(done["log_dir"], "models", "global.safetensors"))[1]
+        notices[name] = [each for each in done["notices"] if "initial_weights" in each]
+        assert bool(done["named_files"].get("initial_weights")) == (given is not None)
+    other = [name for name, tensor in weights.items() if tensor.shape != states["random"][name].shape]
+    assert other and all(name in notices["file"][0] for name in other) and "hf:owner/name" in notices["hub"][0]
+    for name, tensor in states["file"].items():
+        begun = states["random"][name] if name in other else weights[name]
+        torch.testing.assert_close(tensor, begun, atol=1e-6, rtol=0)
+        assert torch.equal(tensor, states["hub"][name])
+
+
+def test_a_repository_that_cannot_be_had_ends_the_job_before_it_starts(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: Any, **__: Any) -> str:
+        raise ConnectionError("no network")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=offline))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"hf:owner/name: .* cannot be downloaded \(ConnectionError: no network\)"):
+        fedscale_ext.run(job_file, model="cnn_small", rounds=1, initial_weights="hf:owner/name")
+    assert not (job_file.parent / "logs").exists()
 
 
 def test_a_grown_model_is_trained_on_by_fedavg_and_nobody_else_takes_its_weights(job_file: Path) -> None:

@@ -1,9 +1,11 @@
 """Which client has each sample, and which samples are for tests."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.partition import Partition, follow
 from fedscale_ext.data.split import check_fraction, held_out_mask
 
@@ -51,6 +53,44 @@ class Allocation:
         client[~test] = self.partition.assign(labels[~test], self.seed)
         client[test] = follow(client[~test], labels[~test], labels[test], self.partition.clients, self.seed)
         return client
+
+    def clients_by_domain(
+        self, labels: np.ndarray, split: np.ndarray, domain: np.ndarray, names: Sequence[str]
+    ) -> tuple[np.ndarray, list[str]]:
+        """Draw the client of each sample so that each client has samples of one domain.
+
+        Domains get as many clients as each other, to within one, and the partition spreads each domain's samples over
+        its clients.
+
+        Args:
+            labels: int [n].
+            split: int [n], as in :meth:`clients`.
+            domain: int [n], index of each sample's domain.
+            names: Names of the domains.
+
+        Returns:
+            The clients, int64 [n], -1 for samples that are left over; and their names.
+
+        Raises:
+            UserError: there are fewer clients than domains, or a domain's samples do not do for its clients.
+
+        """
+        assert self.partition is not None
+        share, more = divmod(self.partition.clients, len(names))
+        if not share:
+            raise UserError(f"{self.partition.clients} clients cannot be of {len(names)} domains: ask for more")
+        client = np.full(len(labels), -1, dtype=np.int64)
+        clients: list[str] = []
+        for number, name in enumerate(names):
+            rows, size = np.flatnonzero(domain == number), share + (number < more)
+            own = replace(self, partition=replace(self.partition, clients=size))
+            try:
+                drawn = own.clients(labels[rows], split[rows])
+            except UserError as error:
+                raise UserError(f"domain {name}: {error}") from None
+            client[rows] = np.where(drawn < 0, -1, drawn + len(clients))
+            clients += [f"{name}_{each}" for each in range(1, size + 1)]
+        return client, clients
 
     def test_samples(self, client: np.ndarray, clients: int, labels: np.ndarray, split: np.ndarray) -> np.ndarray:
         """Return bool [n], True for a test sample: the source's split, else drawn for each client.

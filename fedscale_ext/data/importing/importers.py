@@ -88,6 +88,7 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
         "test_fraction": options.test_fraction,
         "seed": options.seed,
         **({"local_test": True} if options.local_test else {}),
+        **({"shift": options.shift.settings()} if options.shift is not None else {}),
         **({"generated": True} if options.generated else {}),
         **({"shape": list(options.shape)} if options.shape is not None else {}),
         **settings,
@@ -106,7 +107,7 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
             absent=source.absent if isinstance(source, SpeechSource) else 0,
             notes=[*source.notes(), *_resized_later(pictures, shape, len(writer))],
         )
-        return writer.finish(options.allocation, shape, facts)
+        return writer.finish(options.allocation, shape, facts, options.shift)
 
 
 @dataclass
@@ -123,19 +124,20 @@ class _Pictures:
 def _write_samples(source: Source, writer: LayoutWriter, options: ImportOptions) -> _Pictures:
     """Write every sample of the source; UserError for samples without a client, or too few for the partition."""
     pictures, partition = _Pictures(), options.partition
+    own_clients = partition is None or options.by_domain
     with contextlib.closing(source.samples()) as samples:
         for sample in samples:
-            if partition is None and not sample.client:
+            if own_clients and not sample.client:
                 raise UserError(
                     f"{source.path} does not say whose its samples are: name the array that does with --client, or "
                     "spread them with --partition dirichlet --clients 100, or another"
                 )
-            if partition is not None and not len(writer):
+            if not own_clients and not len(writer):
                 _check_partition(source, writer.entry, options)
             if sample.x.ndim == 3:
                 pictures.shapes[sample.x.shape] += 1
                 pictures.grey += sample.x.dtype == np.uint8 and has_equal_channels(sample.x)
-            client = "" if partition else sample.client
+            client = sample.client if own_clients else ""
             writer.add(sample.x, sample.label, client, None if options.local_test else sample.test, sample.where)
             report_progress(options.progress, len(writer), source.total())
     return pictures
@@ -219,7 +221,8 @@ def import_folder(path: StrPath, out_dir: StrPath, data_set: str, options: Impor
     in alphabetical order. Numbers of a kind of one's own that leave gaps are numbered anew from 0. Images get the shape
     of the data set, or ``shape``, or that of the first image, and are turned upright by their EXIF orientation.
     """
-    source = FolderSource(Path(path).expanduser(), data_set, options.partition is None, options.shape)
+    by_client = options.partition is None or options.by_domain
+    source = FolderSource(Path(path).expanduser(), data_set, by_client, options.shape)
     return _import(source, out_dir, data_set, options)
 
 

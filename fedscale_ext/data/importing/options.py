@@ -10,6 +10,7 @@ from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.formats.npz_file import CLASS_NAMES
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.importing.shift import Shift
 from fedscale_ext.data.registry import KnownDataSet
 from fedscale_ext.data.split import check_fraction
 
@@ -26,6 +27,7 @@ class ImportOptions:
         test_fraction: share of each client's samples for tests, where the source has no split.
         local_test: set the source's split aside and draw each client's test samples from its own, class by class.
         seed: seed of all draws.
+        shift: how each client's samples differ from those of others; None: not at all.
         generated: the data are made up; every result says so.
         shape: size of pictures, (height, width) or (channels, height, width). By default that of the data set, else
             that of the first picture.
@@ -39,10 +41,16 @@ class ImportOptions:
     test_fraction: float = 0.2
     local_test: bool = False
     seed: int = 1
+    shift: Shift | None = None
     generated: bool = False
     shape: Sequence[int] | None = None
     force: bool = False
     progress: Progress | None = None
+
+    @property
+    def by_domain(self) -> bool:
+        """Whether the source's own clients are domains, which the partition spreads over clients one by one."""
+        return self.shift is not None and self.shift.by_domain
 
     @property
     def allocation(self) -> Allocation:
@@ -52,6 +60,11 @@ class ImportOptions:
     def check(self, entry: KnownDataSet | None) -> None:
         """Raise UserError for settings that no source of the data set ``entry`` can meet."""
         check_fraction(self.test_fraction)
+        if self.shift is not None:
+            self.shift.check(entry)
+        if self.by_domain and self.partition is None:
+            raise UserError("--shift domains spreads each domain over clients: add --partition iid --clients N, or "
+                            "leave --shift out, so that each domain is a client")  # fmt: skip
         if self.shape is not None:
             with_channels(self.shape, 1)  # refuses sides that are out of bounds
             if entry is not None and entry.values:

@@ -19,10 +19,11 @@ from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.folders import new_folder
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
+from fedscale_ext.data.importing.shift import Shift
 from fedscale_ext.data.labels import Classes, class_notes, number_classes
 from fedscale_ext.data.layout import DESCRIPTION, MAPPING, notes_in, read_description
 from fedscale_ext.data.registry import Shape, known
-from fedscale_ext.data.samples import VALUES, ending, write_sample
+from fedscale_ext.data.samples import VALUES, ending, read_written, write_sample
 from fedscale_ext.data.split import group
 
 _PER_FOLDER = 1000
@@ -196,7 +197,9 @@ class LayoutWriter:
     def _path(self, sample: int) -> str:
         return f"{self._images}/{sample // _PER_FOLDER:04d}/{sample:07d}{self._ending}"
 
-    def finish(self, allocation: Allocation, shape: Shape, facts: SourceFacts = NO_FACTS) -> Written:
+    def finish(
+        self, allocation: Allocation, shape: Shape, facts: SourceFacts = NO_FACTS, shift: Shift | None = None
+    ) -> Written:
         """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
 
         A source's own split is kept. Without one, a share of each client's samples go to test.csv (none: no test.csv).
@@ -205,6 +208,7 @@ class LayoutWriter:
             allocation: how samples are shared out.
             shape: what models get.
             facts: what the source says of all its samples.
+            shift: how each client's samples differ from those of others.
 
         """
         if not len(self):
@@ -212,7 +216,9 @@ class LayoutWriter:
         split = np.array(self._test)
         numbered = number_classes(np.array(self._label), self.entry, facts.classes, facts.label_names)
         labels = numbered.labels
-        if allocation.partition is not None:
+        if allocation.partition is not None and shift is not None and shift.by_domain:
+            client, names = allocation.clients_by_domain(labels, split, np.array(self._client), list(self._clients))
+        elif allocation.partition is not None:
             client = allocation.clients(labels, split)
             clients = allocation.partition.clients
             names = [f"c{number:0{len(str(clients))}d}" for number in range(1, clients + 1)]
@@ -226,6 +232,8 @@ class LayoutWriter:
         rows, _ = group(client, len(names))
         for row in np.flatnonzero(nobodys).tolist():
             (self._folder / self._path(row)).unlink()
+        if shift is not None:
+            self._shift(shift, client, len(names), allocation.seed)
         for file, mask in (("train", train), ("test", test)):
             if mask.any():
                 self._write_csv(file, rows[mask[rows]], client, names, labels, numbered.names)
@@ -250,6 +258,15 @@ class LayoutWriter:
         (self._folder / DESCRIPTION).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         self._publish()
         return written
+
+    def _shift(self, shift: Shift, client: np.ndarray, clients: int, seed: int) -> None:
+        """Write the samples anew, as their clients see them; ``client`` int [n], -1 for samples of nobody."""
+        values = bool(self.entry and self.entry.values)
+        for row, owner in enumerate(client.tolist()):
+            if owner >= 0 and shift.changes(owner, clients):
+                path = self._folder / self._path(row)
+                x = read_written(path, values)
+                write_sample(path, shift.apply(x, owner, clients, self.entry, seed, row))
 
     def _notes(
         self, numbered: Classes, client: np.ndarray, names: Sequence[str], train: np.ndarray, test: np.ndarray

@@ -101,7 +101,7 @@ class FDParams(KeptModelsParams):
     """Hyperparameters of federated distillation.
 
     Attributes:
-        weight: Weight gamma of the cross-entropy with the others' mean outputs. The paper gives no value.
+        weight: Weight gamma of the cross-entropy with the others' mean outputs. With 1, both count alike.
 
     """
 

@@ -6,7 +6,8 @@ classes. The server trains the global head on these, with the classes as labels.
 Departures from the paper:
 
 * Algorithm 1 takes a step for each prototype, client by client. Here the order is random; ``batch_size`` 1 and
-  ``epochs`` 1 are as many steps.
+  ``epochs`` 1 are as many steps. The public code also clips gradients at norm 50. Its steps are of the client's
+  optimiser, so that the head does not learn there.
 * Prototypes come from a pass over the client's samples after training, in evaluation.
 * All clients are tested with the newest head. The paper tests a client after its local training, as
   ``test_around_training`` does.

@@ -1,18 +1,20 @@
 """FedProto (Tan et al., AAAI 2022, Algorithm 1): clients of any architecture exchange mean features of classes.
 
-A client's prototype of a class is the mean of its samples' features (Eq 3), the inputs of the last layer. The server
-averages the clients' prototypes of each class by samples (Eq 6), and sends the global ones back. Clients minimise
-cross-entropy plus ``weight`` times the distance between features and global prototypes (Eqs 4 and 7). A sample is
+A client's prototype of a class is the mean of its samples' features, the inputs of the last layer. The server averages
+the clients' prototypes of each class by samples (Global Prototype Aggregation), and sends the global ones back. Clients
+minimise cross-entropy plus ``weight`` times the distance to global prototypes (Local Model Update). A sample is
 predicted as the class of the nearest global prototype, or by the client's own head.
 
 Departures from the paper and the public code:
 
 * The distance is the mean squared difference of a sample's features and the prototype of its class, as in the public
-  code. Eq 7 compares the client's prototypes with the global ones.
-* Eq 6 divides by the number of clients beside the weights, which add up to one. Here it does not. The public code
-  averages without weights.
+  code. The paper compares the client's prototypes with the global ones.
+* The paper divides the weighted mean by the number of clients, although the weights add up to one. Here that is left
+  out. The public code averages without weights.
 * Prototypes come from a pass over the client's samples after training, as Algorithm 1 has it. The public code collects
   features during training.
+* A client may predict any class that has a global prototype. The public code tests it among its own classes, as
+  ``mask_test`` does here.
 * Not all clients take part in a round. A class that no participant has keeps its global prototype.
 """
 
@@ -42,7 +44,7 @@ class FedProtoAggregator(PrototypesAggregator):
     Params: ClassVar[type] = FedProtoParams
 
     def learn(self, round: int, updates: Sequence[Update], sent: Sequence[State]) -> None:
-        """Eq 6: average the clients' prototypes of each class by samples."""
+        """Average the clients' prototypes of each class by samples."""
         means, counts = mean_by_class([each[PROTOTYPES] for each in sent], [each[COUNTS] for each in sent])
         seen = counts > 0
         self.prototypes = torch.where(seen[:, None], means, self.prototypes)

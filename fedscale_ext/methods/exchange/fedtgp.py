@@ -1,17 +1,18 @@
 """FedTGP (Zhang et al., AAAI 2024): the server trains global prototypes that lie apart from each other.
 
 Clients send the mean features of each of their classes, and learn towards the global prototypes, as in FedProto. A
-global prototype is the output of a small network for a trainable vector of its class (Eqs 5 and 6). The server trains
-both by contrastive learning: a client's prototype shall be nearer to the global one of its class, by a margin, than to
-those of other classes (Eqs 7 and 8). The margin is the largest distance between the classes' centres, at most
-``margin`` (Eq 9). A centre is the mean of the clients' prototypes of a class.
+global prototype is the output of a small network for a trainable vector of its class. The server trains both by
+adaptive-margin-enhanced contrastive learning (ACL): a client's prototype shall be nearer to the global one of its
+class, by a margin, than to those of other classes. A class's margin is the distance between its centre and the nearest
+other one. The loss has the largest of these, at most ``margin``. A centre is the mean of the clients' prototypes of a
+class, each client counting alike.
 
-Departures from the paper and the public code:
+The margin, the network and the defaults are those of the authors' public code and run file.
 
-* The public code takes, for the margin, each class's distance to its nearest other class, and the largest of these. The
-  paper's formula, which is implemented, takes the largest distance of any two.
-* The distance that clients minimise is the mean squared difference, as in the public code and in FedProto's.
-* Vectors and network start anew in no round. In a round, they learn from that round's participants alone.
+Departures from the public code:
+
+* Not all clients take part in a round. The server learns from the round's participants alone.
+* Batches of the server are drawn from a stream of the job's seed.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ class FedTGPParams(PrototypesParams):
 
     """
 
-    weight: NotNegative = 0.1
+    weight: NotNegative = 10.0
     margin: NotNegative = 100.0
     epochs: Count = 100
     batch_size: Count = 10
@@ -55,23 +56,24 @@ class FedTGPParams(PrototypesParams):
 
 
 def generated(state: State) -> Tensor:
-    """Eqs 5 and 6: the global prototypes [classes, F] from the classes' vectors."""
+    """The global prototypes [classes, F] from the classes' vectors."""
     hidden = functional.relu(functional.linear(state["vectors"], state["weight1"], state["bias1"]))
     return functional.linear(hidden, state["weight2"], state["bias2"])
 
 
 def contrastive(prototypes: Tensor, classes: Tensor, centres: Tensor, margin: float) -> Tensor:
-    """Eqs 7 and 8: mean loss of clients' prototypes [n, F] of ``classes`` int64 [n]; global ones are [classes, F]."""
+    """Mean loss of clients' prototypes [n, F] of ``classes`` int64 [n]; global ones are [classes, F]."""
     squared = (prototypes[:, None] - centres).square().sum(-1)
     distances = squared.clamp(min=_LEAST).sqrt() + margin * functional.one_hot(classes, len(centres)).to(squared)
     return functional.cross_entropy(-distances, classes)
 
 
 def adaptive_margin(prototypes: Tensor, classes: Tensor, num_classes: int, most: float) -> float:
-    """Eq 9: the largest distance between two classes' centres, at most ``most``; 0 for one class."""
+    """The largest distance of a class's centre to the nearest other one, at most ``most``; that for one class alone."""
     centres, counts = class_means(prototypes, classes, num_classes)
     there = centres[counts > 0]
-    return min(float(torch.cdist(there, there).max()), most)
+    nearest = torch.cdist(there, there).fill_diagonal_(float("inf")).amin(1)
+    return min(float(nearest.max()), most)
 
 
 class FedTGPAggregator(PrototypesAggregator):

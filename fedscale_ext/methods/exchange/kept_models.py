@@ -169,6 +169,8 @@ class KeptModelsAggregator(DeviceTypesAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create a model for each type, and deal the types to clients."""
+        for spec in self.type_specs().values():
+            final_layer(spec)  # UserError where there is none
         super().init_state(population, task)
         self.opening_bytes = bytes_of(self.message_for(1))
 

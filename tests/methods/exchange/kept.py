@@ -107,3 +107,15 @@ def assert_cohorts_equal_one_by_one(
                 torch.testing.assert_close(other[part][name], tensor, atol=1e-6, rtol=1e-6)
     first, second = (each["client_state"] for each in together)
     assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+class EndsInMaps(torch.nn.Module):
+    """A network whose logits are means of maps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(SHAPE[0], CLASSES, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits [B, classes] of samples [B, C, H, W]."""
+        return self.conv(x).mean((2, 3))

@@ -8,6 +8,7 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fd import KNOWN, OUTPUTS, FDClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
@@ -21,7 +22,7 @@ SPECS = [models.named_spec(name, SHAPE, CLASSES) for name in ("cnn_small", "sing
 def made(folder: Path, **keys: object) -> object:
     from fedscale_ext.config.methods import method_class
 
-    found = server(method_class("fd"), "fd", types=TYPES, ranges=["1-3", "4-6"], **keys)
+    found = server(method_class("fd"), "fd", **{"types": TYPES, "ranges": ["1-3", "4-6"], **keys})
     found.log_dir = folder
     found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
     return found
@@ -111,3 +112,8 @@ def test_clients_side_by_side_learn_from_what_each_received(spec: models.ModelSp
 def test_it_needs_no_features_of_one_width(tmp_path: Path) -> None:
     assert not hasattr(made(tmp_path).params, "representation")
     assert made_with_features("fedproto", tmp_path).params.representation
+
+
+def test_a_type_that_does_not_end_in_a_linear_layer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not end in a linear layer from features to the classes"):
+        made(tmp_path, types=["methods.exchange.kept:EndsInMaps"], ranges=["1-6"])

@@ -36,14 +36,16 @@ def test_the_loss_asks_for_a_margin() -> None:
     assert float(found) == pytest.approx(np.mean(losses), rel=1e-9)
 
 
-def test_the_margin_is_the_largest_distance_of_two_centres_at_most_the_threshold() -> None:
+def test_the_margin_is_the_largest_distance_to_the_nearest_centre_at_most_the_threshold() -> None:
     rows, classes = numbers(7, 6), np.array([0, 0, 2, 2, 4, 4, 4])
     centres = [rows[classes == label].mean(0) for label in (0, 2, 4)]
-    largest = max(np.linalg.norm(one - other) for one in centres for other in centres)
+    largest = max(
+        min(np.linalg.norm(one - other) for b, other in enumerate(centres) if b != a) for a, one in enumerate(centres)
+    )
     given = torch.from_numpy(rows), torch.from_numpy(classes), 5
     assert adaptive_margin(*given, 100.0) == pytest.approx(largest, rel=1e-9)
     assert adaptive_margin(*given, 0.3) == 0.3
-    assert adaptive_margin(given[0], torch.zeros(7, dtype=torch.int64), 5, 100.0) == 0.0
+    assert adaptive_margin(given[0], torch.zeros(7, dtype=torch.int64), 5, 7.5) == 7.5
 
 
 def test_the_server_takes_steps_of_sgd_on_that_loss(tmp_path: Path) -> None:

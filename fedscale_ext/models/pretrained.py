@@ -1,0 +1,100 @@
+"""Weights from elsewhere: read from a file, and put into a model whose tensors have the same names.
+
+Tensors of another shape keep their start: those of other classes (the last layer) or other channels (the first
+convolution). Every other tensor must be in the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+
+from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.types import State
+from fedscale_ext.util.reading import open_plain
+
+_TORCH_FILES = (".pth", ".pt", ".bin")
+_LEAST = 0.5  # of a model's parameters, that a file must have
+_NAMED = 4  # tensors that a sentence names
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model's state with weights of a file.
+
+    Attributes:
+        state: The state.
+        kept: Names of tensors that kept their start, since the file's have another shape.
+        unused: Names in the file that the model does not have.
+
+    """
+
+    state: State
+    kept: Sequence[str]
+    unused: Sequence[str]
+
+    def sentence(self, given: str) -> str:
+        """Describe what the model took from the file, for a job's notice."""
+        kept = f"; {_listed(self.kept)} of another shape start at random" if self.kept else ""
+        unused = f"; {len(self.unused)} tensors of the file are not the model's" if self.unused else ""
+        taken = len(self.state) - len(self.kept)
+        return f"{taken} of {len(self.state)} tensors start from initial_weights {given}{kept}{unused}"
+
+
+def read_weights(path: Path) -> State:
+    """Read a safetensors file, or a torch file of tensors by name; UserError for anything else.
+
+    A torch file is read by torch's restricted reader, which builds tensors and containers alone.
+    """
+    try:
+        with open_plain(path) as file:
+            if path.suffix.lower() in _TORCH_FILES:
+                state = torch.load(file, map_location="cpu", weights_only=True)
+            else:
+                state = safetensors.torch.load(file.read())
+    except OSError as error:
+        raise UserError(f"initial_weights {path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # torch's reader raises many kinds for what is no such file
+        raise UserError(f"initial_weights {path} is no file of weights: {one_line(str(error), 120)}") from None
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(each, torch.Tensor) for each in state.values()):
+        raise UserError(f"initial_weights {path} holds something other than tensors by name; save a state_dict")
+    return {str(name): tensor for name, tensor in state.items()}
+
+
+def fitted(given: str, weights: State, start: State) -> Fitted:
+    """Put weights into a model.
+
+    Args:
+        given: What names the weights, for sentences.
+        weights: Tensors of the file.
+        start: The model's state before, from which tensors of another shape are kept.
+
+    Raises:
+        UserError: If the file lacks tensors of the model, has less than half of its parameters, or holds numbers that
+            are not finite.
+
+    """
+    missing = [name for name in start if name not in weights and not name.endswith("num_batches_tracked")]
+    if missing:
+        raise UserError(f"initial_weights {given} does not fit the model: it lacks {_listed(missing)}, and has "
+                        f"{_listed(list(weights))}; give weights of the same network as model")  # fmt: skip
+    kept = [name for name in start if name in weights and weights[name].shape != start[name].shape]
+    taken = [name for name in start if name in weights and name not in kept]
+    size = sum(start[name].numel() for name in taken)
+    if size < _LEAST * sum(tensor.numel() for tensor in start.values()):
+        raise UserError(f"initial_weights {given} does not fit the model: {_listed(kept)} have another shape, which is "
+                        "more than half of the model")  # fmt: skip
+    state = {name: weights[name].to(start[name].dtype) if name in taken else start[name] for name in start}
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
+        raise UserError(f"initial_weights {given} holds numbers that are not finite")
+    return Fitted(state, kept, [name for name in weights if name not in start])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(name[:60] for name in names[:_NAMED])}{more}"
