@@ -4,15 +4,19 @@ Hyperparameters are those of the methods' papers (the package's defaults), but f
 stand for the five kinds of devices, and numbers of rounds and steps that a paper chose for far longer jobs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from evals.benchmark import fitted
 from evals.benchmark.devices import KINDS
 from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import Task
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.errors import UserError
 
 _CHANNELS = {"model": "$large"}
 _EXITS = {"model": "$exits"}
@@ -128,3 +132,29 @@ ROWS = {
     "FD": Row("fd", _EXCHANGE, _TYPED),
     "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
 }
+
+
+def row_of(label: str) -> Row:
+    """Return the row of a label; a method that has none here is somebody's own."""
+    return ROWS.get(label) or Row(label, "your own")
+
+
+def own_row(method: str, settings: Sequence[str]) -> Row:
+    """Return the row of a method that is not in the table.
+
+    Args:
+        method: Name of an installed method.
+        settings: Its job_conf keys as KEY=VALUE. Values are YAML, or names that :func:`values` explains.
+
+    Raises:
+        UserError: If no such method is installed, or a setting is no KEY=VALUE.
+
+    """
+    method_class(method)  # refuses one that is not installed
+    keys = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {setting} is no KEY=VALUE")
+        keys[key] = yaml.safe_load(value)
+    return Row(method, "your own", keys)

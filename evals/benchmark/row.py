@@ -1,10 +1,13 @@
 """A row of a task: its learning rate is chosen, its seeds are trained, and each job becomes a line."""
 
+import os
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evals.benchmark import pooled, run
-from evals.benchmark.methods import ROWS
+from evals.benchmark.methods import Row
 from evals.benchmark.tasks import TASKS
 from evals.paper import jobs
 from evals.paper.runs import Measurement, Records, Table, TableRow, locked
@@ -12,24 +15,47 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.util.commit import commit
 
 
+def end_with(parent: int) -> None:
+    """Let this process end when the process ``parent`` has ended; a killed command leaves no workers behind."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def train_row(
-    name: str, label: str, seeds: Sequence[int], rates: Sequence[float], folders: Mapping[str, Path], results: Path
+    name: str,
+    label: str,
+    row: Row,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+    folders: Mapping[str, Path],
+    results: Path,
 ) -> str | None:
     """Choose the learning rate on a seed of its own, then train each seed with it; return why there is no result."""
+
+    def job(seed: int, rate: float) -> dict[str, float]:
+        return _job(name, label, row, seed, rate, folders, results)
+
     try:
-        tried = {rate: _job(name, label, max(TASKS[name].seeds) + 1, rate, folders, results) for rate in rates}
+        tried = {rate: job(max(TASKS[name].seeds) + 1, rate) for rate in rates}
         best = max(tried, key=lambda rate: tried[rate]["own %"])
         for seed in seeds:
-            figures = _job(name, label, seed, best, folders, results)
+            figures = job(seed, best)
             print(f"{name}: {label}, seed {seed}: {figures['own %']:.2f} %", flush=True)
     except (jobs.Failed, UserError, SystemExit) as error:
         return f"{label} on {name}: {error}"
     return None
 
 
-def _job(name: str, label: str, seed: int, rate: float, folders: Mapping[str, Path], results: Path) -> dict[str, float]:
+def _job(
+    name: str, label: str, row: Row, seed: int, rate: float, folders: Mapping[str, Path], results: Path
+) -> dict[str, float]:
     """Figures of a job, trained now or recorded before with the same keys and networks."""
-    task, row = TASKS[name], ROWS[label]
+    task = TASKS[name]
     planned = run.job_keys(name, task, row, seed, rate, folders)
     method = "pooled" if row.pooled else row.method
     keys = {"method": method, "learning_rate": rate, "row": label, "plan": run.plan(planned, row)}

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from evals.benchmark.methods import ROWS
+from evals.benchmark.methods import row_of
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.runs import Measurement, Records, replace_file
 
@@ -73,13 +73,13 @@ def entries(runs: Sequence[Measurement], task: str) -> list[Entry]:
     for run in runs:
         if run.data == task and run.seed in seeds:
             by_label.setdefault(str(run.keys["row"]), {})[run.seed] = run
-    made = [Entry(label, found) for label, found in by_label.items() if label in ROWS]
+    made = [Entry(label, found) for label, found in by_label.items()]
     return sorted(made, key=lambda entry: -float(entry.values(OWN).mean()))
 
 
 def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
     """Return the rank of each method for each seed that all methods have, 1 the best; ties share the mean of ranks."""
-    methods = [row for row in rows if not ROWS[row.label].reference]
+    methods = [row for row in rows if not row_of(row.label).reference]
     if not methods:
         return {}
     common = sorted(set.intersection(*(set(row.runs) for row in methods)))
@@ -94,15 +94,18 @@ def page(runs: Sequence[Measurement]) -> str:
     for name, task in TASKS.items():
         rows = entries(runs, name)
         if rows:
-            parts.append("\n".join([f"## {task.title}\n", f"![Accuracy and MACs]({name}.svg)\n", *_table(rows), ""]))
+            parts.append(
+                "\n".join([f"## {task.title}\n", f"![Accuracy and MACs]({name}.svg)\n", *table_lines(rows), ""])
+            )
     return "\n".join(parts)
 
 
-def _table(rows: Sequence[Entry]) -> list[str]:
+def table_lines(rows: Sequence[Entry]) -> list[str]:
+    """Return the lines of a task's table: methods, best first, then floors and ceilings."""
     heads = ["method", "family", "rank", OWN, *_COLUMNS, "rate", "seeds"]
     of_seeds = ranks(rows)
-    ordered = [row for row in rows if not ROWS[row.label].reference] + [
-        row for row in rows if ROWS[row.label].reference
+    ordered = [row for row in rows if not row_of(row.label).reference] + [
+        row for row in rows if row_of(row.label).reference
     ]
     lines = [_line(heads), _line(["---"] * len(heads))]
     for row in ordered:
@@ -110,7 +113,7 @@ def _table(rows: Sequence[Entry]) -> list[str]:
         own = row.values(OWN)
         spread = f" ± {own.std(ddof=1):.1f}" if len(own) > 1 else ""
         lines.append(
-            _line([_label(row), ROWS[row.label].family, _rank(of_seeds.get(row.label)), f"{own.mean():.1f}{spread}",
+            _line([_label(row), row_of(row.label).family, _rank(of_seeds.get(row.label)), f"{own.mean():.1f}{spread}",
                    *cells, f"{row.rate:g}", str(len(row.runs))])
         )  # fmt: skip
     return lines
@@ -151,7 +154,7 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     figure, axis = pyplot.subplots(figsize=(7, 4.2))
     for number, row in enumerate(entries(runs, task)):
         points = [float(row.values(f"own % at {100 * share:.0f}").mean()) for share in SHARES]
-        reference = ROWS[row.label].reference
+        reference = row_of(row.label).reference
         style = {"color": "0.45", "linestyle": "--"} if reference else {"color": f"C{number % 10}"}
         axis.plot([100 * share for share in SHARES], points, marker=".", linewidth=1, label=row.label, **style)
         axis.annotate(row.label, (100, points[-1]), xytext=(4, 0), textcoords="offset points", fontsize=6, va="center")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from evals.benchmark import fitted, table
+from evals.benchmark.__main__ import main
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
-from evals.benchmark.methods import ROWS, groups, values
+from evals.benchmark.methods import ROWS, groups, own_row, values
 from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.runs import Measurement, Records
@@ -94,6 +95,22 @@ def test_rows_name_their_methods_own_keys(label: str, tmp_path: Path) -> None:
     assert row.method in method_names()
     assert all(key.startswith(f"{row.method}.") for key in keys if "." in key)
     assert not any(str(value).startswith("$") for value in keys.values())
+
+
+def test_a_method_of_ones_own_has_a_row(tmp_path: Path) -> None:
+    row = own_row("heterofl", ["model=$large", "heterofl.rates=$falling_rates", "proxy_mu=0.1"])
+    keys = row.job_keys(TASKS["har"], tmp_path)
+    assert keys["heterofl.rates"] == ROWS["HeteroFL"].job_keys(TASKS["har"], tmp_path)["heterofl.rates"]
+    assert keys["proxy_mu"] == 0.1 and keys["model"].endswith("large.json")
+    mine = Measurement("har", "benchmark", 1, {"row": "mine", "learning_rate": 0.1}, lines()[0].figures)
+    assert any(line.startswith("| mine | your own |") for line in table.page([*lines(), mine]).splitlines())
+
+
+def test_a_method_that_is_not_installed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--tasks", "har", "--method", "heterofi"]) == 2
+    assert main(["--tasks", "har", "--method", "heterofl", "--set", "model"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert "heterofl" in first and second == "error: --set model is no KEY=VALUE"
 
 
 def lines() -> list[Measurement]:

@@ -1,0 +1,55 @@
+"""A row's jobs become lines, and its workers end with the command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from evals.benchmark.row import _record
+from evals.paper.runs import Measurement, Records
+
+WORKER = """
+import os, time
+from evals.benchmark.row import end_with
+end_with(os.getppid())
+print(1, flush=True)
+time.sleep(600)
+"""
+COMMAND = f"""
+import subprocess, sys
+print(subprocess.Popen([sys.executable, '-c', {WORKER!r}]).pid, flush=True)
+input()
+"""
+
+
+def line(row: str, plan: str, seed: int, own: float) -> Measurement:
+    keys = {"row": row, "method": "fedavg", "learning_rate": 0.1, "plan": plan}
+    return Measurement("har", "benchmark", seed, keys, {"own %": own})
+
+
+def test_lines_of_another_plan_leave_their_row(tmp_path: Path) -> None:
+    for one in (
+        line("A", "old", 1, 50.0),
+        line("A", "new", 1, 60.0),
+        line("A", "new", 2, 61.0),
+        line("B", "old", 1, 1.0),
+    ):
+        _record(Records.load(tmp_path), one)
+    records = Records.load(tmp_path)
+    values = {
+        row.label: [records.runs[each].figures["own %"] for each in row.runs] for row in records.tables["har"].rows
+    }
+    assert values == {"A": [60.0, 61.0], "B": [1.0]}
+    assert len(records.runs) == 3
+
+
+def test_a_worker_ends_with_its_command() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        worker = psutil.Process(int(command.stdout.readline()))
+        assert command.stdout.readline() == "1\n"  # it watches
+        command.kill()
+    worker.wait(timeout=60)
