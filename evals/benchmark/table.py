@@ -27,7 +27,7 @@ _COLUMNS = {  # heading -> (figure, digits)
     "MB up": ("up MB", 1),
     "MB down": ("down MB", 1),
     "device MB": ("device MB", 2),
-    "virtual h": ("virtual h", 2),
+    "virtual h": ("virtual h", 4),
     "rounds": ("rounds", 0),
     "server s": ("server s", 1),
 }
@@ -94,9 +94,8 @@ def page(runs: Sequence[Measurement]) -> str:
     for name, task in TASKS.items():
         rows = entries(runs, name)
         if rows:
-            parts.append(
-                "\n".join([f"## {task.title}\n", f"![Accuracy and MACs]({name}.svg)\n", *table_lines(rows), ""])
-            )
+            known = f"{len(rows)} of {len(ROWS)} rows have results so far.\n"
+            parts.append("\n".join([f"## {task.title}\n", known, picture, *table_lines(rows), ""]))
     return "\n".join(parts)
 
 
