@@ -95,7 +95,8 @@ def page(runs: Sequence[Measurement]) -> str:
         rows = entries(runs, name)
         if rows:
             known = f"{len(rows)} of {len(ROWS)} rows have results so far.\n"
-            parts.append("\n".join([f"## {task.title}\n", known, picture, *table_lines(rows), ""]))
+            drawn = f"![Accuracy and MACs]({name}.svg)\n"
+            parts.append("\n".join([f"## {task.title}\n", known, drawn, *table_lines(rows), ""]))
     return "\n".join(parts)
 
 
