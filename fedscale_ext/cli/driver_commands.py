@@ -377,7 +377,7 @@ def _row_in_sweep(name: str, run: Path | None) -> list[str]:
     if run is not None and record is not None and record.log_dir == run:
         return _row(name)
     if run is None:
-        status = "waiting"
+        status = "not begun"
     elif not (run / HEADER).is_file():
         status = "no results"
     else:

@@ -138,13 +138,13 @@ def test_the_status_of_a_sweep_is_that_of_its_runs(call, remembered):
     def status():
         return [line.split()[:3] for line in call("driver", "status", "a-sweep")[1].splitlines()[1:]]
 
-    assert [row[:2] for row in status()] == [["a-s0", "finished"], ["a-s1", "finished"], ["a-s2", "waiting"]]
+    assert [row[:2] for row in status()] == [["a-s0", "finished"], ["a-s1", "finished"], ["a-s2", "not"]]
     run_again("a-s1", remembered)
     assert status()[1] == ["a-s1", "replaced"]
     jobs.forget("a-s1")
     assert status()[1] == ["a-s1", "forgotten"]
     start_anew(remembered)
-    assert [row[:2] for row in status()] == [["a-s0", "stopped"], ["a-s1", "no"], ["a-s2", "waiting"]]
+    assert [row[:2] for row in status()] == [["a-s0", "stopped"], ["a-s1", "no"], ["a-s2", "not"]]
 
 
 def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):

@@ -380,7 +380,7 @@ def test_a_sweep_that_runs_can_be_seen_and_stopped_by_name_and_not_started_twice
     code, _, err = call("driver", "start", *words)
     assert code == 2 and "sweep fake-sweep is running" in err
     _, out, _ = call("driver", "status", "fake-sweep")
-    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["fake-s0", "running"], ["fake-s1", "waiting"]]
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["fake-s0", "running"], ["fake-s1", "not"]]
     assert call("driver", "stop", "fake-sweep")[1] == "sweep fake-sweep is stopped\n"
     assert done(process)[0] == 130
     assert not processes_of(state)
