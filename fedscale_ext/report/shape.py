@@ -68,6 +68,7 @@ class _Accuracy(_Part):
     worst: _Figure | None
     best: _Figure | None
     worst_client: _Count | None
+    per_client: list[_Figure | None] = []
     sample_weighted: _Figure | None
     tested: _Count
     named: dict[str, _Named]
@@ -147,6 +148,7 @@ class _AtTheEnd(_Part):
     worst: _Figure | None
     best: _Figure | None
     worst_client: _Count | None
+    per_client: list[_Figure | None] = []
     tested: _Count
 
 

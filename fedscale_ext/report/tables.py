@@ -147,7 +147,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
 def _client(summary: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """The client that fares worst, by its name if the job has names, and how many fare as badly."""
     number, names = result["worst_client"], summary["clients"].get("names") or ()
-    others = (result.get("per_client") or []).count(result["worst"]) - 1
+    others = result.get("per_client", []).count(result["worst"]) - 1
     name = one_line(names[number - 1], _NAME) if number and number <= len(names) else number
     return f"client {name}" + (f" and {others:,} more" if others > 0 else "")
 

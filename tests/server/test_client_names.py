@@ -53,7 +53,7 @@ def test_clients_get_their_own_devices_and_results_call_them_by_name(named_job: 
     assert summary["clients"]["names"] == [row["name"] for row in rows]
     assert summary["population"] == f"traced: {file} by client_id (1 more rows, of clients that the data lack)"
     worst = summary["clients"]["names"][summary["accuracy"]["worst_client"] - 1]
-    assert f"(client {worst})" in (folder / "summary.md").read_text()
+    assert f"(client {worst}" in (folder / "summary.md").read_text()
 
 
 def test_a_client_without_a_device_ends_the_job_unless_order_is_asked_for(named_job: Path) -> None:
