@@ -40,6 +40,7 @@ compat.prepare()
 
 from evals.speed.machine import model_name  # noqa: E402
 from fedscale_ext.config.job_config import JobConfig, make_config  # noqa: E402
+from fedscale_ext.core.confusion import gathered  # noqa: E402
 from fedscale_ext.core.streams import stream  # noqa: E402
 from fedscale_ext.core.types import Task  # noqa: E402
 from fedscale_ext.data.store import ClientRows  # noqa: E402
@@ -50,6 +51,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator  # noqa: E402
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.collect import SUM  # noqa: E402
+from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section  # noqa: E402
 from fedscale_ext.tasks.evaluate import Evaluate  # noqa: E402
 from fedscale_ext.tasks.figures import COLUMNS  # noqa: E402
 from fedscale_ext.tasks.kind import Answer, Kind  # noqa: E402
@@ -105,12 +107,19 @@ class StubTrain(Train):
 
 
 class StubEvaluate(Evaluate):
-    """Every client has half of its test samples right."""
+    """Every client has half of its test samples right. All are of class 0, and the others pass for class 1."""
 
     def run(self, worker: Any, header: dict[str, Any]) -> Answer:
         count = torch.from_numpy(worker.data.test_sizes[np.asarray(header["clients"]) - 1]).double()
-        figures = dict(zip(COLUMNS, ((count / 2).floor(), count, 2.0 * count), strict=True))
-        return {}, {"figures": wire.tensors_to_bytes(figures)}
+        right = (count / 2).floor()
+        sections = {"figures": wire.tensors_to_bytes(dict(zip(COLUMNS, (right, count, 2.0 * count), strict=True)))}
+        if CLASSES in header:
+            counts = torch.stack([right, count - right], 1).long().flatten().numpy()  # [clients * 2]
+            owner, cells = np.repeat(np.arange(len(count)), 2), np.tile([0, 1], len(count))
+            seen = counts > 0
+            matrices = gathered(owner[seen], cells[seen], counts[seen], len(count), header[CLASSES])
+            sections[SECTION] = confusion_section(matrices)
+        return {}, sections
 
 
 class StubWorker(Worker):
