@@ -51,7 +51,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of a task's table: ``runs`` are its jobs by seed, ``rates`` those that chose its learning rate."""
+    """A row of a task's table: ``runs`` are its jobs by seed."""
 
     label: str
     runs: Mapping[int, Measurement]
