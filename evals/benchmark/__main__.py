@@ -3,30 +3,95 @@
     python -m evals.benchmark --tasks har --rows HeteroFL FjORD --seeds 1 2 3
     python -m evals.benchmark --tasks har --method mymethod --set 'model=$large' --results my_results
 
-The second line runs an installed method that is not in the table. README.md says which networks $large and others are.
-Finished jobs are not run again; a stopped run goes on where it was. Results are lines of ``runs.jsonl``.
+The second line runs an installed method that is not in the table; `fedscale benchmark mymethod` does it, too. README.md
+says which networks $large and others are. Finished jobs are not run again; a stopped run goes on where it was. Results
+are lines of ``runs.jsonl``.
 """
 
 import argparse
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from evals.benchmark import run
-from evals.benchmark.methods import ROWS, own_row
-from evals.benchmark.row import end_with, train_row
-from evals.benchmark.table import entries, table_lines
+from evals.benchmark.methods import ROWS, Row, rows_of
+from evals.benchmark.picture import picture
+from evals.benchmark.row import end_with, recorded, train_job
+from evals.benchmark.schedule import train_rows
+from evals.benchmark.standing import entries
+from evals.benchmark.table import accuracy_cells
 from evals.benchmark.tasks import BENCHMARK, PARTITION, TASKS
 from evals.paper.engine import sources_folder
-from evals.paper.runs import Records
+from evals.paper.runs import replace_file
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver.tables import console, print_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the jobs; return the exit code: 1 if one failed, 2 if data are missing."""
+    """Run the jobs; return the exit code: 1 if one failed, 2 if data or a method are missing."""
+    try:
+        return benchmark(argv)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def benchmark(argv: Sequence[str] | None = None) -> int:
+    """Run the jobs; return the exit code: 1 if one failed. UserError if data or a method are missing."""
+    options = _options(argv)
+    results = options.results.absolute()
+    failures = [] if options.show else _train(options, results)
+    for name in options.tasks:
+        show(name, results)
+    for reason in failures:
+        print(f"no result: {reason}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def show(task: str, results: Path) -> None:
+    """Print a task's table of the repository's rows and those of ``results``; draw its picture into ``results``."""
+    runs = list(recorded(results).values())
+    rows = entries(runs, task)
+    print(f"\n{TASKS[task].title}: {len(rows)} rows have results")
+    if rows:
+        titles, *cells = accuracy_cells(rows)
+        print_table(console(), titles, cells)
+    if rows and results != BENCHMARK.folder:
+        results.mkdir(parents=True, exist_ok=True)
+        replace_file(results / f"{task}.svg", picture(runs, task) + "\n")
+        print(f"picture: {results / f'{task}.svg'}")
+
+
+def _train(options: argparse.Namespace, results: Path) -> list[str]:
+    rows: Mapping[str, Row] = {label: ROWS[label] for label in options.rows}
+    if options.method is not None:
+        rows = rows_of(options.method, options.set)
+    names = [PARTITION.get(name, name) for name in options.tasks]
+    folders = {
+        "data": options.folder.absolute(),
+        "sources": options.sources.absolute(),
+        "runs": options.runs.absolute(),
+    }
+    if missing := BENCHMARK.missing_of(names, folders["data"], folders["sources"]):
+        raise UserError(missing)
+    os.environ["FEDSCALE_EXT_STATE"] = str(folders["runs"] / "state")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers are as many as cores
+    for name in names:  # once, before workers need it
+        BENCHMARK.prepared(name, folders["data"], folders["sources"])
+    seeds = {name: options.seeds or TASKS[name].seeds for name in options.tasks}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        options.workers, mp_context=context, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
+    ) as pool:
+        train = partial(train_job, folders=folders, results=results)
+        return train_rows(rows, seeds, options.rates, train, pool, options.workers, partial(print, flush=True))
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS), metavar="ROW")
@@ -40,42 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sources", type=Path, default=sources_folder(), help="the npz files (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("logs") / "benchmark", help="where the jobs' folders are")
     parser.add_argument("--results", type=Path, default=BENCHMARK.folder, help="folder of runs.jsonl (%(default)s)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="rows at a time (%(default)s)")
-    options = parser.parse_args(argv)
-    try:
-        rows = {label: ROWS[label] for label in options.rows}
-        if options.method is not None:
-            rows = {options.method: own_row(options.method, options.set)}
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    folders = {
-        "data": options.folder.absolute(),
-        "sources": options.sources.absolute(),
-        "runs": options.runs.absolute(),
-    }
-    os.environ["FEDSCALE_EXT_STATE"] = str(folders["runs"] / "state")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers are as many as cores
-    for name in options.tasks:  # once, before workers need it
-        BENCHMARK.prepared(PARTITION.get(name, name), folders["data"], folders["sources"])
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        options.workers, mp_context=context, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
-    ) as pool:
-        running = [
-            pool.submit(
-                train_row, name, label, row, options.seeds or TASKS[name].seeds, options.rates, folders, options.results
-            )
-            for name in options.tasks
-            for label, row in rows.items()
-        ]
-        failures = [reason for one in as_completed(running) if (reason := one.result()) is not None]
-    known = list(Records.load(options.results).runs.values())
-    for name in options.tasks:
-        print("\n".join([TASKS[name].title, *table_lines(entries(known, name))]))
-    for reason in failures:
-        print(f"no result: {reason}", file=sys.stderr)
-    return 1 if failures else 0
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="jobs at a time (%(default)s)")
+    parser.add_argument("--show", action="store_true", help="show the tables without training")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

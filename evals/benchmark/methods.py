@@ -140,8 +140,10 @@ def row_of(label: str) -> Row:
     return ROWS.get(label) or Row(label, "your own")
 
 
-def own_row(method: str, settings: Sequence[str]) -> Row:
-    """Return the row of a method that is not in the table.
+def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
+    """Return the rows by label that ``fedscale benchmark`` runs for a method.
+
+    They are the table's for one that has some; with settings, or for one that has none, it is a row of one's own.
 
     Args:
         method: Name of an installed method.
@@ -152,10 +154,13 @@ def own_row(method: str, settings: Sequence[str]) -> Row:
 
     """
     method_class(method)  # refuses one that is not installed
+    known = {label: row for label, row in ROWS.items() if row.method == method and not row.pooled}
+    if known and not settings:
+        return known
     keys = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise UserError(f"--set {setting} is no KEY=VALUE")
         keys[key] = yaml.safe_load(value)
-    return Row(method, "your own", keys)
+    return {method: Row(method, "your own", keys)}

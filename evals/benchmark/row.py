@@ -1,18 +1,22 @@
-"""A row of a task: its learning rate is chosen, its seeds are trained, and each job becomes a line."""
+"""A job of a row: trained now, or known from its line; each job that is trained becomes a line."""
 
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from evals.benchmark import pooled, run
 from evals.benchmark.methods import Row
-from evals.benchmark.tasks import TASKS
+from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper import jobs
 from evals.paper.runs import Measurement, Records, Table, TableRow, locked
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.util.commit import commit
+
+
+class NoResult(Exception):
+    """Why a job has no result; one sentence."""
 
 
 def end_with(parent: int) -> None:
@@ -26,29 +30,19 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def train_row(
-    name: str,
-    label: str,
-    row: Row,
-    seeds: Sequence[int],
-    rates: Sequence[float],
-    folders: Mapping[str, Path],
-    results: Path,
-) -> str | None:
-    """Choose the learning rate on a seed of its own, then train each seed with it; return why there is no result."""
+def train_job(
+    name: str, label: str, row: Row, seed: int, rate: float, folders: Mapping[str, Path], results: Path
+) -> dict[str, float]:
+    """Return the figures of a job; its line is written into ``results``.
 
-    def job(seed: int, rate: float) -> dict[str, float]:
-        return _job(name, label, row, seed, rate, folders, results)
+    Raises:
+        NoResult: It could not be trained.
 
+    """
     try:
-        tried = {rate: job(max(TASKS[name].seeds) + 1, rate) for rate in rates}
-        best = max(tried, key=lambda rate: tried[rate]["own %"])
-        for seed in seeds:
-            figures = job(seed, best)
-            print(f"{name}: {label}, seed {seed}: {figures['own %']:.2f} %", flush=True)
+        return _job(name, label, row, seed, rate, folders, results)
     except (jobs.Failed, UserError, SystemExit) as error:
-        return f"{label} on {name}: {error}"
-    return None
+        raise NoResult(f"{label} on {name}: {error}") from None
 
 
 def _job(
@@ -59,10 +53,9 @@ def _job(
     planned = run.job_keys(name, task, row, seed, rate, folders)
     method = "pooled" if row.pooled else row.method
     keys = {"method": method, "learning_rate": rate, "row": label, "plan": run.plan(planned, row)}
-    for each in Records.load(results).runs.values():
+    for each in recorded(results).values():
         if (each.data, each.seed, dict(each.keys)) == (name, seed, keys):
             return dict(each.figures)
-    print(f"== {name}: {label}, seed {seed}, learning rate {rate}", flush=True)
     if row.pooled:
         figures, code = pooled.figures(task, row.pooled, planned, seed, run.JOB), jobs.short_commit(commit())
     else:
@@ -72,6 +65,11 @@ def _job(
     with locked(results):
         _record(Records.load(results), measured)
     return figures
+
+
+def recorded(results: Path) -> dict[str, Measurement]:
+    """Return the repository's lines, and those of ``results``, by id."""
+    return {**Records.load(BENCHMARK.folder).runs, **Records.load(results).runs}
 
 
 def _record(records: Records, measured: Measurement) -> None:

@@ -2,27 +2,30 @@
 
     python -m evals.benchmark.table
 
-A task's table has the rows that have a result, best first, with means over seeds. Floors and ceilings stand below.
+A task has a table of accuracies and one of costs. They have the rows with a result, best first, as means over seeds.
+Floors and ceilings stand below.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
 from evals.benchmark.methods import ROWS, row_of
+from evals.benchmark.picture import picture
+from evals.benchmark.standing import OWN, Entry, entries, ranks
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.runs import Measurement, Records, replace_file
 
 PAGE = "results.md"
-OWN = "own %"
-_COLUMNS = {  # heading -> (figure, digits)
+_ACCURACIES = {  # heading -> (figure, digits)
     "on all %": ("on all %", 1),
     "worst tenth %": ("worst tenth %", 1),
     "at 25 %": ("own % at 25", 1),
     "at 50 %": ("own % at 50", 1),
+}
+_COSTS = {
     "TMACs": ("client TMACs", 2),
     "MB up": ("up MB", 1),
     "MB down": ("down MB", 1),
@@ -39,88 +42,59 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 
 - **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
 - **on all %**: the same models on all clients' test samples.
+- **worst tenth %**: own accuracy of the tenth of the clients that fare worst.
 - **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
+- **rank**: mean over the seeds that all methods have, with Student's 95 % interval. Lower is better.
+- **rate**: the learning rate that was chosen of three.
+- **(n beyond)**: so many of the clients train more than their devices afford.
 - **TMACs, MB up, MB down**: what all clients computed, sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual h**: hours on the clients' clock.
 - **server s**: the server's own work, on the machine of the run.
-- **rank**: mean over the seeds that all methods have, with Student's 95 % interval. Lower is better.
-- **(n beyond)**: so many of the clients train more than their devices afford.
 """
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A row of a task's table: ``runs`` are its jobs by seed."""
-
-    label: str
-    runs: Mapping[int, Measurement]
-
-    def values(self, figure: str) -> np.ndarray:
-        """Return a figure of each seed, float64 [seeds]."""
-        return np.array([run.figures.get(figure, np.nan) for _, run in sorted(self.runs.items())])
-
-    @property
-    def rate(self) -> float:
-        """Return the learning rate that was chosen."""
-        return float(next(iter(self.runs.values())).keys["learning_rate"])
-
-
-def entries(runs: Sequence[Measurement], task: str) -> list[Entry]:
-    """Return the rows of a task that have a result, best first."""
-    seeds = TASKS[task].seeds
-    by_label: dict[str, dict[int, Measurement]] = {}
-    for run in runs:
-        if run.data == task and run.seed in seeds:
-            by_label.setdefault(str(run.keys["row"]), {})[run.seed] = run
-    made = [Entry(label, found) for label, found in by_label.items()]
-    return sorted(made, key=lambda entry: -float(entry.values(OWN).mean()))
-
-
-def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
-    """Return the rank of each method for each seed that all methods have, 1 the best; ties share the mean of ranks."""
-    methods = [row for row in rows if not row_of(row.label).reference]
-    if not methods:
-        return {}
-    common = sorted(set.intersection(*(set(row.runs) for row in methods)))
-    found = np.array([[row.runs[seed].figures[OWN] for seed in common] for row in methods]).reshape(len(methods), -1)
-    above = (found[None] > found[:, None]).sum(1) + ((found[None] == found[:, None]).sum(1) - 1) / 2
-    return {row.label: 1 + above[number] for number, row in enumerate(methods)}
 
 
 def page(runs: Sequence[Measurement]) -> str:
     """Return the text of the page."""
-    parts = [_HEAD]
+    lines = _HEAD.split("\n")
     for name, task in TASKS.items():
         rows = entries(runs, name)
         if rows:
-            known = f"{len(rows)} of {len(ROWS)} rows have results so far.\n"
-            drawn = f"![Accuracy and MACs]({name}.svg)\n"
-            parts.append("\n".join([f"## {task.title}\n", known, drawn, *table_lines(rows), ""]))
-    return "\n".join(parts)
+            lines += [f"## {task.title}", "", f"{len(rows)} of {len(ROWS)} rows have results so far.", ""]
+            lines += [f"![Accuracy of each method on {task.title}]({name}.svg)", "", *_table(accuracy_cells(rows)), ""]
+            lines += [f"What it cost on {task.title}:", "", *_table(cost_cells(rows)), ""]
+    return "\n".join(lines)
 
 
-def table_lines(rows: Sequence[Entry]) -> list[str]:
-    """Return the lines of a task's table: methods, best first, then floors and ceilings."""
-    heads = ["method", "family", "rank", OWN, *_COLUMNS, "rate", "seeds"]
+def accuracy_cells(rows: Sequence[Entry]) -> list[list[str]]:
+    """Return the table of accuracies: its headings, then a row each; methods best first, then floors and ceilings."""
     of_seeds = ranks(rows)
-    ordered = [row for row in rows if not row_of(row.label).reference] + [
-        row for row in rows if row_of(row.label).reference
-    ]
-    lines = [_line(heads), _line(["---"] * len(heads))]
-    for row in ordered:
-        cells = [_mean(row.values(figure), digits) for figure, digits in _COLUMNS.values()]
+    lines = [["method", "family", "rank", OWN, *_ACCURACIES, "rate", "seeds"]]
+    for row in _methods_first(rows):
         own = row.values(OWN)
         spread = f" ± {own.std(ddof=1):.1f}" if len(own) > 1 else ""
-        lines.append(
-            _line([_label(row), row_of(row.label).family, _rank(of_seeds.get(row.label)), f"{own.mean():.1f}{spread}",
-                   *cells, f"{row.rate:g}", str(len(row.runs))])
-        )  # fmt: skip
+        accuracies = [_mean(row.values(figure), digits) for figure, digits in _ACCURACIES.values()]
+        rank, rate = _rank(of_seeds.get(row.label)), f"{row.rate:g}"
+        own_cell = f"{own.mean():.1f}{spread}"
+        lines.append([_label(row), row_of(row.label).family, rank, own_cell, *accuracies, rate, str(len(row.runs))])
     return lines
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def cost_cells(rows: Sequence[Entry]) -> list[list[str]]:
+    """Return the table of costs: its headings, then a row each, in the order of :func:`accuracy_cells`."""
+    return [["method", *_COSTS]] + [
+        [_label(row), *(_mean(row.values(figure), digits) for figure, digits in _COSTS.values())]
+        for row in _methods_first(rows)
+    ]
+
+
+def _methods_first(rows: Sequence[Entry]) -> list[Entry]:
+    return sorted(rows, key=lambda row: row_of(row.label).reference)
+
+
+def _table(cells: Sequence[Sequence[str]]) -> list[str]:
+    heads, *rows = cells
+    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
 
 
 def _label(row: Entry) -> str:
@@ -139,34 +113,6 @@ def _rank(values: np.ndarray | None) -> str:
         return f"{values[0]:.1f}"
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return f"{values.mean():.1f} ± {half:.1f}"
-
-
-def picture(runs: Sequence[Measurement], task: str) -> str:
-    """Return an SVG of own accuracy at each share of the budget, a line for each method, the best twelve named."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    from evals.benchmark.run import SHARES
-    from fedscale_ext.report.pictures import svg
-
-    figure, axis = pyplot.subplots(figsize=(7, 4.2))
-    for number, row in enumerate(entries(runs, task)):
-        points = [float(row.values(f"own % at {100 * share:.0f}").mean()) for share in SHARES]
-        reference = row_of(row.label).reference
-        style = {"color": "0.45", "linestyle": "--"} if reference else {"color": f"C{number % 10}"}
-        axis.plot([100 * share for share in SHARES], points, marker=".", linewidth=1, label=row.label, **style)
-        axis.annotate(row.label, (100, points[-1]), xytext=(4, 0), textcoords="offset points", fontsize=6, va="center")
-    axis.set_xlabel("share of the budget of clients' MACs, %")
-    axis.set_ylabel("accuracy on clients' own samples, %")
-    axis.set_xlim(22, 132)
-    axis.set_title(TASKS[task].title, fontsize=10)
-    axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    text = svg(figure)
-    pyplot.close(figure)
-    return text
 
 
 def write(folder: Path = BENCHMARK.folder) -> None:

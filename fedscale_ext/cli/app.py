@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fedscale_ext.cli import (
+    benchmark,
     config,
     dataset,
     dataset_download,
@@ -41,6 +42,7 @@ app.add_typer(dataset.app, name="dataset")
 app.add_typer(methods.app, name="methods")
 app.command("models")(models.list_models)
 app.command("data")(dataset.list_)
+app.command()(benchmark.benchmark)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command()(report.report)
 app.command()(export.export)

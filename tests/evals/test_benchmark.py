@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evals.benchmark import fitted, table
+from evals.benchmark import fitted, standing, table
 from evals.benchmark.__main__ import main
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
-from evals.benchmark.methods import ROWS, groups, own_row, values
+from evals.benchmark.methods import ROWS, groups, rows_of, values
 from evals.benchmark.networks import EXITS
+from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.runs import Measurement, Records
 from fedscale_ext import models
@@ -98,7 +99,8 @@ def test_rows_name_their_methods_own_keys(label: str, tmp_path: Path) -> None:
 
 
 def test_a_method_of_ones_own_has_a_row(tmp_path: Path) -> None:
-    row = own_row("heterofl", ["model=$large", "heterofl.rates=$falling_rates", "proxy_mu=0.1"])
+    row = rows_of("heterofl", ["model=$large", "heterofl.rates=$falling_rates", "proxy_mu=0.1"])["heterofl"]
+    assert rows_of("heterofl", []) == {"HeteroFL": ROWS["HeteroFL"]}
     keys = row.job_keys(TASKS["har"], tmp_path)
     assert keys["heterofl.rates"] == ROWS["HeteroFL"].job_keys(TASKS["har"], tmp_path)["heterofl.rates"]
     assert keys["proxy_mu"] == 0.1 and keys["model"].endswith("large.json")
@@ -126,22 +128,23 @@ def lines() -> list[Measurement]:
 
 
 def test_ranks_are_paired_by_seed_and_leave_floors_out() -> None:
-    rows = table.entries(lines(), "har")
-    ranked = table.ranks(rows)
+    rows = standing.entries(lines(), "har")
+    ranked = standing.ranks(rows)
     assert ranked.keys() == {"HeteroFL", "FjORD"}
     assert ranked["HeteroFL"].tolist() == [2.0, 1.0] and ranked["FjORD"].tolist() == [1.0, 2.0]
 
 
 def test_a_table_has_methods_first_and_floors_below() -> None:
-    shown = [line for line in table.page(lines()).splitlines() if line.startswith("| ")][2:]
-    assert [line.split(" | ")[0] for line in shown] == ["| HeteroFL", "| FjORD", "| local only"]
-    assert "| 1.5 ± 6.4 | 60.0 ± 14.1 |" in shown[0]
+    shown = [line for line in table.page(lines()).splitlines() if line.startswith("| ")]
+    names = ["| method", "| ---", "| HeteroFL", "| FjORD", "| local only"]
+    assert [line.split(" | ")[0] for line in shown] == names * 2
+    assert "| 1.5 ± 6.4 | 60.0 ± 14.1 |" in shown[2]
 
 
 def test_seeds_that_choose_learning_rates_are_no_results() -> None:
     chosen = Measurement("har", "benchmark", max(TASKS["har"].seeds) + 1,
                          {"row": "HeteroFL", "learning_rate": 0.3}, {"own %": 99.0})  # fmt: skip
-    (row,) = [each for each in table.entries([*lines(), chosen], "har") if each.label == "HeteroFL"]
+    (row,) = [each for each in standing.entries([*lines(), chosen], "har") if each.label == "HeteroFL"]
     assert row.values("own %").tolist() == [50.0, 70.0] and row.rate == 0.1
 
 
@@ -151,5 +154,5 @@ def test_page_and_pictures_are_those_of_the_recorded_lines() -> None:
     runs = list(Records.load(folder).runs.values())
     assert (folder / table.PAGE).read_text(encoding="utf-8") == table.page(runs)
     for task in TASKS:
-        if table.entries(runs, task):
-            assert (folder / f"{task}.svg").read_text(encoding="utf-8") == table.picture(runs, task) + "\n"
+        if standing.entries(runs, task):
+            assert (folder / f"{task}.svg").read_text(encoding="utf-8") == picture(runs, task) + "\n"

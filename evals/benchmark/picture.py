@@ -1,0 +1,61 @@
+"""A task's picture: each row's accuracy at three shares of the budget, best first, coloured by family."""
+
+from collections.abc import Sequence
+
+from evals.benchmark.methods import row_of
+from evals.benchmark.run import SHARES
+from evals.benchmark.standing import OWN, entries
+from evals.benchmark.tasks import TASKS
+from evals.paper.runs import Measurement
+from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED
+
+_ROW = 0.21
+"""Inches of a row."""
+
+
+def picture(runs: Sequence[Measurement], task: str) -> str:
+    """Return the SVG of a task's rows.
+
+    A row's large dot is its accuracy at the end, with its standard deviation over seeds; small dots are accuracies at
+    a quarter and half of the budget. Floors and ceilings are grey. A row of one's own is bold.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from fedscale_ext.report.pictures import svg
+
+    rows = entries(runs, task)[::-1]  # the best on top
+    families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})
+    colours = {family: MODELS[number % len(MODELS)] for number, family in enumerate(families)}
+    figure, axis = pyplot.subplots(figsize=(7.2, 1.1 + _ROW * len(rows)))
+    named = set()
+    for height, row in enumerate(rows):
+        family, own = row_of(row.label).family, row.values(OWN)
+        colour = colours.get(family, MUTED)
+        earlier = [float(row.values(f"own % at {100 * share:.0f}").mean()) for share in SHARES[:-1]]
+        axis.plot([*earlier, own.mean()], [height] * len(SHARES), color=colour, linewidth=1, alpha=0.5, zorder=2)
+        axis.scatter(earlier, [height] * len(earlier), color=colour, s=[4, 10], zorder=3)
+        spread = own.std(ddof=1) if len(own) > 1 else None
+        axis.errorbar(own.mean(), height, xerr=spread, fmt="o", color=colour, markersize=5.5, capsize=2, linewidth=1.2,
+                      label=None if family in named else family, zorder=4)  # fmt: skip
+        named.add(family)
+    axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=7.5, color=INK)
+    for label, row in zip(axis.get_yticklabels(), rows, strict=True):
+        if row_of(row.label).reference:
+            label.set_color(MUTED)
+        if row_of(row.label).family == "your own":
+            label.set_fontweight("bold")
+    axis.set_ylim(-0.8, len(rows) - 0.2)
+    axis.grid(axis="x", color=GRID, linewidth=0.8, zorder=0)
+    axis.set_axisbelow(True)
+    axis.tick_params(axis="both", length=0)
+    axis.set_xlabel("accuracy on clients' own samples, %: at 25, 50 and 100 % of the budget", fontsize=8, color=INK)
+    axis.set_title(TASKS[task].title, fontsize=10, color=INK)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.legend(fontsize=7, frameon=False, loc="lower left")
+    figure.tight_layout()
+    text = svg(figure)
+    pyplot.close(figure)
+    return text

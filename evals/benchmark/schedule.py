@@ -1,0 +1,100 @@
+"""Which job comes next: each row tries its learning rates, then trains its seeds with the one that was best."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+
+from evals.benchmark.methods import Row
+from evals.benchmark.row import NoResult
+from evals.benchmark.standing import OWN
+from evals.benchmark.tasks import TASKS
+
+TrainJob = Callable[[str, str, Row, int, float], Mapping[str, float]]
+"""Trains a job of (task, label, row, seed, learning rate) and returns its figures; NoResult if it cannot."""
+Tell = Callable[[str], None]
+
+
+@dataclass
+class _Plan:
+    """The jobs of a row on a task that have not begun, and what its learning rates gave.
+
+    ``tries`` is the number of learning rates whose jobs have begun and not ended.
+    """
+
+    task: str
+    label: str
+    row: Row
+    rates: list[float]
+    seeds: list[int]
+    accuracies: dict[float, float] = field(default_factory=dict)
+    tries: int = 0
+
+    @property
+    def trial_seed(self) -> int:
+        """Return the seed on which learning rates are tried: none of the table's."""
+        return max(TASKS[self.task].seeds) + 1
+
+    def take(self) -> tuple[int, float] | None:
+        """Take the next job, as (seed, learning rate); None if there is none now."""
+        if self.rates:
+            self.tries += 1
+            return self.trial_seed, self.rates.pop(0)
+        if self.seeds and not self.tries:
+            return self.seeds.pop(0), max(self.accuracies, key=lambda rate: self.accuracies[rate])
+        return None
+
+    def ended(self, seed: int, rate: float, figures: Mapping[str, float]) -> None:
+        """Count a job that has ended."""
+        if seed == self.trial_seed:
+            self.tries -= 1
+            self.accuracies[rate] = figures[OWN]
+
+    def give_up(self) -> None:
+        """Leave out the jobs that have not begun."""
+        self.rates, self.seeds = [], []
+
+
+def train_rows(
+    rows: Mapping[str, Row],
+    seeds: Mapping[str, Sequence[int]],
+    rates: Sequence[float],
+    train: TrainJob,
+    pool: Executor,
+    workers: int,
+    tell: Tell = print,
+) -> list[str]:
+    """Train all jobs of rows, ``workers`` at a time, earlier rows first; return why some have no result.
+
+    Args:
+        rows: Rows by label.
+        seeds: The seeds of each task.
+        rates: Learning rates to choose from, for each row and task.
+        train: What trains a job.
+        pool: What runs it.
+        workers: Jobs at a time.
+        tell: Gets a line when a job has begun or ended.
+
+    """
+    plans = [_Plan(task, label, row, list(rates), list(seeds[task])) for task in seeds for label, row in rows.items()]
+    jobs = len(plans) * len(rates) + sum(map(len, seeds.values())) * len(rows)
+    begun, failures = 0, []
+    running: dict[Future[Mapping[str, float]], tuple[_Plan, int, float]] = {}
+    while True:
+        for plan in plans:
+            while len(running) < workers and (job := plan.take()) is not None:
+                begun += 1
+                seed, rate = job
+                tell(f"{plan.task}: {plan.label}, seed {seed}, learning rate {rate:g} begins: job {begun} of {jobs}")
+                running[pool.submit(train, plan.task, plan.label, plan.row, seed, rate)] = plan, seed, rate
+        if not running:
+            return failures
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            plan, seed, rate = running.pop(future)
+            try:
+                figures = future.result()
+            except NoResult as reason:
+                failures.append(str(reason))
+                plan.give_up()
+                continue
+            plan.ended(seed, rate, figures)
+            tell(f"{plan.task}: {plan.label}, seed {seed}, learning rate {rate:g}: {figures[OWN]:.2f} %")

@@ -1,0 +1,90 @@
+"""``fedscale benchmark``: a method on the same clients, devices and budget as all others, and its place among them."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedscale_ext.cli import complete
+from fedscale_ext.core.errors import UserError, did_you_mean
+
+
+def benchmark(
+    method: Annotated[
+        str | None,
+        typer.Argument(help="An installed method, a plug-in's too.", autocompletion=complete.methods),
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--tasks", metavar="TASK", help="Task; once for each.", show_default="har")
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Seeds: 1 to N.", min=1, max=5)] = 3,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A key of the method; $large and others are a task's networks."
+        ),
+    ] = None,
+    rates: Annotated[
+        list[float] | None,
+        typer.Option("--rate", metavar="R", help="Learning rate to try; once for each.", show_default="0.03, 0.1, 0.3"),
+    ] = None,
+    sources: Annotated[
+        Path | None,
+        typer.Option("--sources", metavar="DIR", help="Folder of the tasks' npz files.", show_default="shared/data"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of your rows and of the pictures.")
+    ] = Path("benchmark"),
+    workers: Annotated[
+        int | None,
+        typer.Option("--at-once", metavar="N", help="Jobs at a time.", show_default="one per core", min=1),
+    ] = None,
+) -> None:
+    """Train a method in the benchmark and show its row among the others.
+
+    All methods have the same clients, devices and public samples, and an equal budget of training. The method takes the
+    best of three learning rates on a seed of its own. A shipped method runs as its row does; --set makes a row of your
+    own. Finished jobs are not run again: a stopped command goes on where it was.
+
+    Without a method, the recorded rows are shown.
+
+    Example: fedscale benchmark
+
+    Example: fedscale benchmark mymethod --tasks har --set 'model=$large'
+    """
+    harness = _harness("__main__")
+    known = list(_harness("tasks").TASKS)
+    for task in tasks or ():
+        if task not in known:
+            raise UserError(f"the benchmark has no task {task!r}{did_you_mean(task, known)}: it has {', '.join(known)}")
+    words = ["--tasks", *(tasks or ["har"]), "--results", str(out)]
+    if method is None:
+        if settings or rates:
+            raise UserError("--set and --rate belong to a method: name it first")
+        words += ["--show"]
+    else:
+        words += ["--method", method, "--seeds", *map(str, range(1, seeds + 1))]
+        words += [f"--set={setting}" for setting in settings or ()]
+        words += ["--rates", *map(str, rates)] if rates else []
+    words += ["--sources", str(sources)] if sources else []
+    words += ["--workers", str(workers)] if workers else []
+    code = harness.benchmark(words)
+    if code:
+        raise typer.Exit(code)
+
+
+def _harness(module: str) -> Any:
+    """Import a module of ``evals/benchmark``, which stands beside this package in the repository."""
+    import fedscale_ext
+
+    root = Path(fedscale_ext.__file__).resolve().parents[1]
+    if not (root / "evals" / "benchmark").is_dir():
+        raise UserError(
+            f"the benchmark's tasks and rows are in the repository, and {root} is none: clone it, "
+            "install it with `pip install -e .`, and give the command again"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return importlib.import_module(f"evals.benchmark.{module}")

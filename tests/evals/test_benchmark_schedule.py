@@ -1,0 +1,46 @@
+"""Rows try their learning rates before their seeds, jobs fill the workers, and a row that fails stops no other."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from evals.benchmark.methods import Row
+from evals.benchmark.row import NoResult
+from evals.benchmark.schedule import train_rows
+
+ROWS = {"A": Row("fedavg", "one"), "B": Row("fedprox", "one")}
+
+
+def trained(workers: int, fails: str = "") -> tuple[list[tuple[str, int, float]], list[str], list[str]]:
+    """The jobs (label, seed, learning rate) in the order in which they began, the failures and the told lines."""
+    begun: list[tuple[str, int, float]] = []
+
+    def train(task: str, label: str, row: Row, seed: int, rate: float) -> Mapping[str, float]:
+        begun.append((label, seed, rate))
+        if label == fails and seed == 6:
+            raise NoResult(f"{label} on {task}: no")
+        return {"own %": {0.03: 1.0, 0.1: 3.0, 0.3: 2.0}[rate] if label == "A" else rate}
+
+    told: list[str] = []
+    with ThreadPoolExecutor(workers) as pool:
+        failures = train_rows(ROWS, {"har": [1, 2]}, (0.03, 0.1, 0.3), train, pool, workers, told.append)
+    return begun, failures, told
+
+
+def test_each_seed_has_the_rate_that_was_best_on_a_seed_of_its_own() -> None:
+    begun, failures, told = trained(1)
+    tried = [(6, 0.03), (6, 0.1), (6, 0.3)]
+    assert [(seed, rate) for label, seed, rate in begun if label == "A"] == [*tried, (1, 0.1), (2, 0.1)]
+    assert [(seed, rate) for label, seed, rate in begun if label == "B"] == [*tried, (1, 0.3), (2, 0.3)]
+    assert [label for label, *_ in begun] == ["A"] * 5 + ["B"] * 5  # earlier rows first
+    assert not failures
+    assert told[0] == "har: A, seed 6, learning rate 0.03 begins: job 1 of 10" and told[1].endswith("0.03: 1.00 %")
+
+
+def test_several_workers_train_the_same_jobs() -> None:
+    assert sorted(trained(3)[0]) == sorted(trained(1)[0])
+
+
+def test_a_row_without_a_result_stops_no_other() -> None:
+    begun, failures, _ = trained(1, fails="A")
+    assert failures == ["A on har: no"]
+    assert [label for label, *_ in begun] == ["A"] + ["B"] * 5
