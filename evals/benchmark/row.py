@@ -10,7 +10,8 @@ from evals.benchmark import pooled, run
 from evals.benchmark.methods import Row
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper import jobs
-from evals.paper.runs import Measurement, Records, Table, TableRow, locked
+from evals.paper.measurement import Measurement
+from evals.paper.runs import Records, Table, TableRow, locked
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.util.commit import commit
 

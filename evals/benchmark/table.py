@@ -16,7 +16,8 @@ from evals.benchmark.methods import ROWS, row_of
 from evals.benchmark.picture import picture
 from evals.benchmark.standing import OWN, Entry, entries, ranks
 from evals.benchmark.tasks import BENCHMARK, TASKS
-from evals.paper.runs import Measurement, Records, replace_file
+from evals.paper.measurement import Measurement
+from evals.paper.runs import Records, replace_file
 
 PAGE = "results.md"
 _ACCURACIES = {  # heading -> (figure, digits)

@@ -115,8 +115,10 @@ def section_lines(one: Judged) -> list[str]:
     if any(finding.order.column for evidence in one.evidence for finding in evidence.findings):
         lines += ["| data | figure | above | below | difference | 95 % interval | seeds | outcome |",
                   "|---|---|---|---|---|---|---|---|"]  # fmt: skip
-        lines += ["| " + " | ".join(_cells(evidence, finding)) + " |"
-                  for evidence in one.evidence for finding in evidence.findings]  # fmt: skip
+        for evidence in one.evidence:  # the first row of a data set has the link
+            named = [_linked(evidence), *[evidence.data] * len(evidence.findings)]
+            lines += ["| " + " | ".join([data, *_cells(finding)]) + " |"
+                      for data, finding in zip(named, evidence.findings, strict=False)]  # fmt: skip
     elif not one.claim.orders:
         pages = [
             f"{_linked(evidence)} ({evidence.seeds} seed{'s' * (evidence.seeds != 1)})" for evidence in one.evidence
@@ -129,7 +131,7 @@ def section_lines(one: Judged) -> list[str]:
     return [*lines, *(["", "```bash", *commands, "```"] if commands else []), ""]
 
 
-def _cells(evidence: Evidence, finding: Finding) -> list[str]:
+def _cells(finding: Finding) -> list[str]:
     order, between = finding.order, finding.interval
     outcome = f"{finding.outcome}: {finding.reason}" if finding.reason else finding.outcome
     means = ["", ""] if finding.means is None else [f" {number(mean)}" for mean in finding.means]
@@ -141,7 +143,7 @@ def _cells(evidence: Evidence, finding: Finding) -> list[str]:
         difference = f"{finding.means[0] - order.factor * finding.means[1] + order.slack:+.4g}"
     figure, above = finding.column or order.column, f"{order.more}{means[0]}"
     seeds = str(finding.seeds or "–")
-    return [_linked(evidence), figure, above, below, difference, limits(between), seeds, outcome]
+    return [figure, above, below, difference, limits(between), seeds, outcome]
 
 
 def _linked(evidence: Evidence) -> str:

@@ -20,9 +20,8 @@ from typing import Any
 from evals.paper import jobs, output
 from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.job_keys import ModelOf, recorded, resolved, with_models
-from evals.paper.output import NOT_RUN
 from evals.paper.papers import SCALES, Paper
-from evals.paper.runs import PAGE, Records, Table
+from evals.paper.runs import NOT_RUN, PAGE, Records, Table
 from fedscale_ext.core.errors import UserError
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +84,7 @@ def _run_all(paper: Paper, experiment: Experiment, options: argparse.Namespace) 
     table = records.tables[name]
     remarks = output.remarks_on(records, table)
     lines = output.section(experiment, name, table, output.rows_of(records, name), remarks=remarks)
-    print("\n".join([*lines, f"written to {options.results / PAGE}"]))
+    print("\n".join([*output.introduction(experiment), *lines, f"written to {options.results / PAGE}"]))
     if options.plot is not None:
         titled = replace(experiment, title=f"{experiment.title} ({options.scale})")
         output.draw(titled, shown, [data for _, data in plan], options.plot)

@@ -12,16 +12,16 @@ import numpy as np
 
 from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.floor_table import TESTED_ON, floor_lines, floors_name
-from evals.paper.orders import Row, differences, interval, limits, number
+from evals.paper.measurement import Measurement
+from evals.paper.orders import COMPARABLE, Row, differences, interval, limits, number
 from evals.paper.papers import TITLES
-from evals.paper.runs import PAGE, Measurement, Records, Table, TableRow, link, locked, replace_file
+from evals.paper.runs import PAGE, Records, Table, TableRow, link, locked, replace_file
 
-NOT_RUN = "not run"
 FLOORS = "floors"
 _ABSOLUTE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
 _CELLS = (
     "Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are those of "
-    "its own data, models and sizes."
+    "its own data, models and sizes. Differences are between jobs of the same seed."
 )
 
 
@@ -70,7 +70,10 @@ def record(
         records.tables[name] = replace(
             table,
             commands=[*(one for one in table.commands if one != command), command],
-            rows=[*_table_rows([*shown, *(run for run in runs if run.failed)]), *_still_without(table, shown, runs)],
+            rows=[
+                *_table_rows([*shown, *(run for run in runs if run.failed)], _used(experiment)),
+                *_still_without(table, shown, runs),
+            ],
             incomparable={label: why for label, why in table.incomparable.items() if label in older},
             shares=shares,
         )
@@ -112,13 +115,20 @@ def _index(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
     return order.index((label, data)) if (label, data) in order else len(order)
 
 
-def _table_rows(runs: Sequence[Run]) -> list[TableRow]:
-    """A row per label and data set, in the order in which they come."""
+def _used(experiment: Experiment) -> set[str]:
+    """The columns that a table shows or compares."""
+    ordered = {order.column for order in experiment.orders}
+    return {*experiment.columns, *ordered, *(form.format(name) for form in COMPARABLE for name in ordered)}
+
+
+def _table_rows(runs: Sequence[Run], columns: set[str]) -> list[TableRow]:
+    """A row per label and data set, in the order in which they come, with the published figures of ``columns``."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.arm.label, run.data), []).append(run)
     return [
-        TableRow(label, data, [run.recorded for run in group if not run.failed], dict(group[0].arm.paper),
+        TableRow(label, data, [run.recorded for run in group if not run.failed],
+                 {name: value for name, value in group[0].arm.paper.items() if name in columns},
                  sorted({_without_folders(run.failed) for run in group if run.failed}))
         for (label, data), group in groups.items()
     ]  # fmt: skip
@@ -186,44 +196,68 @@ def _without_folders(sentence: str) -> str:
     return _ABSOLUTE.sub(r"\1", sentence)
 
 
+def introduction(experiment: Experiment) -> list[str]:
+    """Lines that the tables of one script share: the heading and the note."""
+    return [f"## {experiment.title}", "", *([experiment.note, ""] if experiment.note else [])]
+
+
 def section(
     experiment: Experiment, name: str, table: Table, rows: Sequence[Mapping[str, Any]], *,
     floor_rows: Sequence[Row] = (), remarks: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Lines of the page: a table, a cell is "paper / here". Tables of data that have ``floor_rows`` link to these.
-    ``remarks`` stand below the table."""
-    shares = table.shares
-    lines = [f"## {name}", "", f"{experiment.title} ({table.scale}).", ""]
-    lines += ["```bash", *table.commands, "```", ""]
-    lines += [experiment.note, ""] if experiment.note else []
+    ``remarks`` stand below the table. Data and seeds that all rows share stand above it; columns without a figure are
+    left out."""
+    done = [row for row in rows if row["seeds"]]
+    datas = {row["data"] for row in rows}
+    seeds = {tuple(row["seeds"]) for row in done}
+    shared = ["" if len(datas) != 1 else f"Data: {min(datas)}", f"scale: {table.scale}",
+              "" if len(seeds) != 1 else f"seeds: {_listed(min(seeds))}"]  # fmt: skip
+    facts = "; ".join(part for part in shared if part)
+    lines = [f"### {name}", "", f"{facts[0].upper()}{facts[1:]}.", "", "```bash", *table.commands, "```", ""]
     lines += [line for note in table.notes for line in (f"**{note}**", "")]
-    without = [row for row in rows if not row["seeds"] and row["failed"] == [NOT_RUN]]
-    with_result = [row for row in rows if row not in without]
-    if with_result:
-        lines += _header(["", "data", "seeds", *experiment.columns, *(["share of clients %"] if shares else [])])
-    for row in with_result:
-        cells = [_cell(row, column) for column in experiment.columns]
-        if shares:
-            cells.append(number(100 * shares[row["label"]]) if row["label"] in shares else "–")
-        seeds = ", ".join(map(str, row["seeds"])) or "; ".join(row["failed"])
-        lines.append("| " + " | ".join([row["label"], row["data"], seeds, *cells]) + " |")
-    if without:
-        lines += ["", f"Not run: {'; '.join(_not_run(without))}."]
+    if done:
+        columns = [name for name in experiment.columns if any(name in row["figures"] | row["paper"] for row in done)]
+        lines += _table(columns, done, table.shares, data=len(datas) > 1, seeds=len(seeds) > 1)
+    lines += _without_result([row for row in rows if not row["seeds"]], named=len(datas) > 1)
     lines += [line for remark in remarks for line in ("", remark)]
     judged = {row["data"] for row in rows if set(experiment.columns) & set(row["figures"]) & set(TESTED_ON)}
     if any(row["data"] in judged for row in floor_rows):
-        lines += ["", f"Compare with the [floors](#{floors_name(table.scale)}) of the data."]
+        lines += ["", f"Compare with the [floors](#{floors_name(table.scale)})."]
     compared = differences(experiment.orders, rows)
-    if compared:
-        lines += ["", "Differences between jobs of the same seed (mean ± standard deviation over seeds):", ""]
-        lines += _header(["", "less", "data", "", "difference", "95 % interval", "seeds above 0"])
+    if any(len(one["values"]) > 1 for one in compared):  # of one seed, they are plain to see
+        lines += ["", "Differences:", "", *_differences(compared, data=len(datas) > 1)]
+    return [*lines, ""]
+
+
+def _table(
+    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], shares: Mapping[str, float], *, data: bool, seeds: bool
+) -> list[str]:
+    """A row each, with its data set and its seeds where rows differ in these."""
+    lines = _header(["", *["data"] * data, *["seeds"] * seeds, *columns, *["share of clients %"] * bool(shares)])
+    for row in rows:
+        cells = [row["label"], *[row["data"]] * data, *[_listed(row["seeds"])] * seeds]
+        cells += [_cell(row, column) for column in columns]
+        if shares:
+            cells.append(number(100 * shares[row["label"]]) if row["label"] in shares else "–")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _differences(compared: Sequence[Mapping[str, Any]], *, data: bool) -> list[str]:
+    """A row per order."""
+    lines = _header(["", "less", *["data"] * data, "", "difference", "95 % interval", "seeds above 0"])
     for one in compared:
         spread = f" ± {number(one['std'])}" if len(one["values"]) > 1 else ""
         above = f"{sum(value > 0 for value in one['values'])} of {len(one['values'])}"
-        names = [one["more"], one["less"], one["data"], one["column"]]
-        cells = [*names, f"{number(one['mean'])}{spread}", limits(interval(one["values"])), above]
+        cells = [one["more"], one["less"], *[one["data"]] * data, one["column"], f"{number(one['mean'])}{spread}"]
+        cells += [limits(interval(one["values"])), above]
         lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, ""]
+    return lines
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def remarks_on(records: Records, table: Table) -> list[str]:
@@ -244,15 +278,18 @@ def _header(names: Sequence[str]) -> list[str]:
     return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
 
 
-def _not_run(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Labels of rows by data set, with their published figures."""
-    by_data: dict[str, list[str]] = {}
+def _without_result(rows: Sequence[Mapping[str, Any]], *, named: bool) -> list[str]:
+    """Rows without a result below the table, by the reason, with their published figures and, if ``named``, data."""
+    by_reason: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         published = ", ".join(f"{name} {value:g}" for name, value in row["paper"].items())
-        by_data.setdefault(row["data"], []).append(
-            f"{row['label']} (paper: {published})" if published else row["label"]
-        )
-    return [f"{', '.join(labels)} on {data}" for data, labels in by_data.items()]
+        label = f"{row['label']} (paper: {published})" if published else row["label"]
+        by_reason.setdefault("; ".join(row["failed"]), {}).setdefault(row["data"], []).append(label)
+    lines = []
+    for reason, by_data in by_reason.items():
+        labels = [", ".join(each) + (f" on {data}" if named else "") for data, each in by_data.items()]
+        lines += ["", f"{reason[:1].upper()}{reason[1:]}: {'; '.join(labels)}."]
+    return lines
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:
@@ -272,15 +309,20 @@ def page(records: Records, experiments: Mapping[str, Experiment]) -> str:
     floor_names = [name for name, table in sorted(records.tables.items()) if table.script == FLOORS]
     lines = [f"# Results of {title}", "", "`python -m evals.tables` writes this page from "
              "[runs.jsonl](runs.jsonl) and [tables.json](tables.json).", "", _CELLS, ""]  # fmt: skip
-    lines += [f"- [{name}](#{link(name).partition('#')[2]}): {experiments[records.tables[name].script].title}"
-              for name in names]  # fmt: skip
-    lines += [f"- [{name}](#{link(name).partition('#')[2]}): what systems are to be above" for name in floor_names]
-    lines.append("")
+    by_script: dict[str, list[str]] = {}
     for name in names:
-        table = records.tables[name]
-        floor_rows, remarks = recorded_floors(records, table.scale), remarks_on(records, table)
-        lines += section(experiments[table.script], name, table, rows_of(records, name), floor_rows=floor_rows,
-                         remarks=remarks)  # fmt: skip
+        by_script.setdefault(records.tables[name].script, []).append(name)
+    for script, tables in by_script.items():
+        lines.append(f"- {experiments[script].title}: {', '.join(map(_linked, tables))}")
+    lines += [f"- What systems are to be above: {_linked(name)}" for name in floor_names]
+    lines.append("")
+    for script, tables in by_script.items():
+        lines += introduction(experiments[script])
+        for name in tables:
+            table = records.tables[name]
+            floor_rows, remarks = recorded_floors(records, table.scale), remarks_on(records, table)
+            lines += section(experiments[script], name, table, rows_of(records, name), floor_rows=floor_rows,
+                             remarks=remarks)  # fmt: skip
     for name in floor_names:
         lines += [
             f"## {name}",
@@ -292,6 +334,10 @@ def page(records: Records, experiments: Mapping[str, Experiment]) -> str:
             "",
         ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _linked(table: str) -> str:
+    return f"[{table}](#{link(table).partition('#')[2]})"
 
 
 def page_of(records: Records, *known: Experiment) -> str:

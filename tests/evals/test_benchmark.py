@@ -12,7 +12,8 @@ from evals.benchmark.methods import ROWS, groups, rows_of, values
 from evals.benchmark.networks import EXITS
 from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
-from evals.paper.runs import Measurement, Records
+from evals.paper.measurement import Measurement
+from evals.paper.runs import Records
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.models.multi_exit.family import prefix

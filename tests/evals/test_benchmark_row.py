@@ -7,7 +7,8 @@ from pathlib import Path
 import psutil
 
 from evals.benchmark.row import _record
-from evals.paper.runs import Measurement, Records
+from evals.paper.measurement import Measurement
+from evals.paper.runs import Records
 
 WORKER = """
 import os, time

@@ -11,8 +11,9 @@ from evals.fedtrans.ledger import CLAIMS
 from evals.paper import ledger
 from evals.paper.floor_table import LINEAR, above_both
 from evals.paper.ledger import FAILS, HOLDS, OPEN, Claim, Judged, combined, evidence
+from evals.paper.measurement import Measurement
 from evals.paper.orders import Interval, Order, compared, interval
-from evals.paper.runs import Measurement, Records, Table, TableRow
+from evals.paper.runs import Records, Table, TableRow
 
 ACCURACY, COST = "accuracy %", "TMACs"
 MakeRow = Callable[..., dict[str, Any]]

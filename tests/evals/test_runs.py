@@ -14,8 +14,9 @@ from evals import claims, tables
 from evals.fedtrans import settings
 from evals.fedtrans.table2 import EXPERIMENT
 from evals.paper import floors
+from evals.paper.measurement import DIGITS, Measurement
 from evals.paper.papers import PAPERS
-from evals.paper.runs import DIGITS, Measurement, Records, Table, TableRow, anchor
+from evals.paper.runs import NOT_RUN, Records, Table, TableRow, anchor
 from fedscale_ext.core.errors import UserError
 
 TEXTS = st.text(max_size=12)
@@ -67,15 +68,59 @@ def test_lines_do_not_depend_on_the_order_in_which_jobs_ended(tmp_path: Path) ->
     write(tmp_path / "b", *runs[::-1])
     texts = [(tmp_path / name / "runs.jsonl").read_text() for name in "ab"]
     assert texts[0] == texts[1]
-    lines = [json.loads(line) for line in texts[0].splitlines()]
-    assert [(line["keys"]["rounds"], line["seed"]) for line in lines] == [(3, 1), (3, 2), (5, 1), (5, 2)]
+    read = Records.load(tmp_path / "a").runs.values()
+    assert [(one.keys["rounds"], one.seed) for one in read] == [(3, 1), (3, 2), (5, 1), (5, 2)]
+
+
+def test_a_line_does_not_repeat_what_the_line_above_has(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        run(),
+        run(seed=2),
+        run(seed=2, part="p", keys={"rounds": True}),
+        run(figures={"a": 1.0, "b": 2.0}, data="x"),
+    )
+    lines = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert [sorted(line.keys() - {"id"}) for line in lines] == [
+        ["columns", "data", "figures", "keys", "scale", "seed"],
+        ["figures", "seed"],
+        ["figures", "keys", "part", "seed"],
+        ["columns", "data", "figures", "keys", "part", "seed"],
+    ]
+
+
+def test_complete_lines_are_read_among_those_that_share(tmp_path: Path) -> None:
+    write(tmp_path, run(), run(part="p", seed=2))
+    path = tmp_path / "runs.jsonl"
+    complete = run(data="x", seed=7)
+    path.write_text(path.read_text() + f"{complete.line()}\n" + path.read_text().replace('"seed":', '"seed":1'))
+    with pytest.raises(UserError, match="line 4: id "):
+        Records.load(tmp_path)
+    path.write_text("\n".join(path.read_text().splitlines()[:3]))
+    assert Records.load(tmp_path).runs[complete.id] == complete
+
+
+def test_rows_that_were_not_run_are_a_list_of_labels(tmp_path: Path) -> None:
+    records = write(tmp_path, run())
+    rows = [
+        *records.tables["x_small"].rows,
+        TableRow("b", "har", failed=[NOT_RUN]),
+        TableRow("c", "har", failed=[NOT_RUN]),
+    ]
+    records.tables["x_small"] = replace(records.tables["x_small"], rows=rows)
+    records.save()
+    (table,) = json.loads((tmp_path / "tables.json").read_text()).values()
+    assert table["not_run"] == ["b", "c"] and table["data"] == "har"
+    assert table["rows"] == [{"label": "row 0", "runs": [run().id]}]
+    assert Records.load(tmp_path).tables == records.tables
 
 
 def test_figures_have_ten_digits_and_nothing_else_is_rounded(tmp_path: Path) -> None:
     records = write(tmp_path, run(figures={"a": 1 / 3, "b": 2e12 + 1, "c": 100.0, "d": math.nan}, keys={"x": 1 / 3}))
     line = json.loads((tmp_path / "runs.jsonl").read_text())
     assert DIGITS == 10
-    assert line["figures"] == {"a": 0.3333333333, "b": 2e12, "c": 100, "d": None} and line["keys"] == {"x": 1 / 3}
+    assert line["columns"] == ["a", "b", "c", "d"] and line["keys"] == {"x": 1 / 3}
+    assert line["figures"] == [0.3333333333, 2e12, 100, None]
     assert list(records.runs) == [line["id"]]
 
 
@@ -111,7 +156,8 @@ GOOD = run().line()
         ("[]", "line 2 is not a run"),
         ('"text"', "line 2 is not a run"),
         (GOOD.replace('"seed":1', '"seed":"one"'), "line 2 is not a run"),
-        (GOOD.replace('"figures":{"a":1}', '"figures":[1]'), "line 2 is not a run"),
+        (GOOD.replace('"figures":{"a":1}', '"figures":[1,2]'), "line 2 is not a run"),
+        ('{"id":"x","seed":2}', "line 2: there is no 'figures': mend the line"),
         (GOOD.replace('"seed":1,', ""), "line 2: there is no 'seed': mend the line"),
         (GOOD.replace('"seed":1', '"seed":3'), "is not that of its keys: write "),
         (GOOD, f"line 2: {run().id} was there before: delete one of the two lines"),
