@@ -1,19 +1,30 @@
 """``fedscale driver``: start, stop, look at jobs."""
 
-import shlex
 import sys
 import time
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fedscale_ext.cli import complete
+from fedscale_ext.cli import job_status
 from fedscale_ext.cli.command_group import CommandGroup
-
-if TYPE_CHECKING:
-    from fedscale_ext.driver.jobs import Job
+from fedscale_ext.cli.driver_options import (
+    AtOnce,
+    Conf,
+    Follow,
+    Grid,
+    Hours,
+    JobName,
+    On,
+    OptionalJobName,
+    Resume,
+    ResumeFrom,
+    Seeds,
+    Set,
+    Slurm,
+    SlurmOption,
+    Supervise,
+)
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -22,70 +33,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 _FOLLOW_S = 0.2  # between two looks at a log that is followed
-
-Conf = Annotated[
-    str,
-    typer.Argument(
-        metavar="CONF",
-        help="Path of a YAML file, name of a shipped configuration, or a method, with --on.",
-        autocompletion=complete.configurations,
-    ),
-]
-On = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="DATA",
-        help="Data that the method CONF trains on; `fedscale config list data` shows them.",
-        autocompletion=complete.data_presets,
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a key of the configuration; may be given again.",
-        autocompletion=complete.settings,
-    ),
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the job's last run from its last checkpoint.")]
-ResumeFrom = Annotated[
-    int | None,
-    typer.Option("--resume-from", metavar="ROUND", min=1, help="Continue it from an earlier checkpoint instead."),
-]
-Supervise = Annotated[bool, typer.Option("--supervise", help="Start processes that die again, from the checkpoint.")]
-Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="0-4", help="A job for each of these seeds: 0-4 or 1,5,7.")
-]
-Grid = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--grid",
-        metavar="KEY=A,B",
-        help="A job for each of these values; may be given again.",
-        autocompletion=complete.settings,
-    ),
-]
-AtOnce = Annotated[
-    int | None,
-    typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
-]
-Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm, by submitit.")]
-Hours = Annotated[
-    float | None, typer.Option("--hours", min=0.02, help="Longest time under --slurm.", show_default="24")
-]
-SlurmOption = Annotated[
-    list[str] | None,
-    typer.Option("--slurm-option", metavar="KEY=VALUE", help="An option of sbatch, as partition=gpu."),
-]
-JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="The configuration's job_name.", autocompletion=complete.jobs)
-]
-OptionalJobName = Annotated[
-    str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.", autocompletion=complete.jobs)
-]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
 
 
 def _named(conf: str, on: str | None) -> str:
@@ -265,7 +212,7 @@ def stop(job: JobName) -> None:
     if stopped:
         print(f"job {job} is stopped")
     else:
-        print(f"job {job} is not running; it {record.state()} {_when(record.ended)}".rstrip())
+        print(f"job {job} is not running; it {record.state()} {job_status.when(record.ended)}".rstrip())
 
 
 @app.command()
@@ -288,113 +235,21 @@ def status(job: OptionalJobName = None) -> None:
     """
     from fedscale_ext.driver import jobs, sweeps
     from fedscale_ext.driver.tables import console, print_table
-    from fedscale_ext.metrics.restarts import count_restarts
 
     of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else {}
     if job is None or of_sweep:
-        rows = [_row_in_sweep(name, run) for name, run in of_sweep.items()] or [_row(name) for name in jobs.names()]
+        rows = [job_status.row_in_sweep(name, run) for name, run in of_sweep.items()] or [
+            job_status.row(name) for name in jobs.names()
+        ]
         if not rows:
             print("no job was started here yet; start one with: fedscale driver start fedavg --on digits")
             return
         print_table(console(), ["job", "status", "round", "accuracy", "started", "ended"], rows)
         return
     record = jobs.find(job)
-    facts = {
-        "job": record.name,
-        "status": record.state(),
-        "reason": record.reason or ("its driver is gone" if record.state() != record.status else ""),
-        "round": _progress(record),
-        "accuracy": _accuracy(record),
-        "started": _when(record.started),
-        "ended": _when(record.ended),
-        "configuration": record.conf,
-        "results": str(record.log_dir),
-        "output": str(jobs.output_log(job)),
-        "restarted": ", ".join(f"{name} {times}x" for name, times in count_restarts(record.log_dir).items()),
-        "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
-    }
-    if record.cluster is not None and "slurm" in record.cluster:
-        from fedscale_ext.cluster import slurm
-
-        facts |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
-    elif record.in_process:
-        facts |= {"output": "", "processes": f"Python {record.driver.pid}" if record.state() == "running" else ""}
-    elif record.cluster is not None:
-        from fedscale_ext.cluster.submit import leftovers
-
-        facts["processes"] = ""
-        facts |= {host: ", ".join(running) or "nothing runs" for host, running in leftovers(record).items()}
-    if record.state() == "running" and not record.in_process:
-        facts |= _executors(record)
-    for title, value in facts.items():
+    for title, value in job_status.facts(record).items():
         if value:
             print(f"{title:<14} {value}")
-
-
-def _executors(job: "Job") -> dict[str, str]:
-    """Who works for a running job, what each does, how fast; and the command with which others join."""
-    facts = {}
-    for line in job.executors:
-        words = f"{line['host']}, {line['device']}{', joined' if line['joined'] else ''}: "
-        if line["unit"]:
-            since = max(0.0, time.time() - line["since"])
-            words += f"{line['kind']} of {line['clients']} clients in round {line['round']} for {since:.1f} s"
-        else:
-            words += "waits"
-        if line["units_done"]:
-            rate = line["clients_done"] / max(line["busy_s"], 1e-3)
-            words += f"; {line['units_done']:,} units in {line['busy_s']:.1f} s, {rate:.3g} clients/s"
-        facts[f"executor {line['executor']}"] = words
-    given = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
-    if facts and {"ps_ip", "ps_port", "token_file"} <= given.keys():
-        host = f"[{given['ps_ip']}]" if ":" in given["ps_ip"] else given["ps_ip"]
-        token = shlex.quote(given["token_file"])
-        facts["more join by"] = f"fedscale executor join {host}:{given['ps_port']} --token-file {token}"
-    return facts
-
-
-def _row(name: str) -> list[str]:
-    from fedscale_ext.core.errors import UserError
-    from fedscale_ext.driver import jobs
-
-    try:
-        job = jobs.find(name)
-    except UserError:
-        return [name, "damaged", "", "", "", ""]
-    return [name, job.state(), _progress(job), _accuracy(job), _when(job.started), _when(job.ended)]
-
-
-def _row_in_sweep(name: str, run: Path | None) -> list[str]:
-    """A job of a sweep whose folder there is ``run``, None before it begins: its record may be of another run."""
-    from fedscale_ext.core.errors import UserError
-    from fedscale_ext.driver import jobs
-    from fedscale_ext.metrics.names import HEADER
-
-    try:
-        record = jobs.read(name)
-    except UserError:
-        return _row(name)
-    if run is not None and record is not None and record.log_dir == run:
-        return _row(name)
-    if run is None:
-        status = "not begun"
-    elif not (run / HEADER).is_file():
-        status = "no results"
-    else:
-        status = "forgotten" if record is None else "replaced"
-    return [name, status, "", "", "", ""]
-
-
-def _progress(job: "Job") -> str:
-    return f"{job.round['round']}/{job.round['rounds']}" if job.round else ""
-
-
-def _accuracy(job: "Job") -> str:
-    return "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
-
-
-def _when(seconds: float | None) -> str:
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else ""
 
 
 @app.command()

@@ -22,13 +22,18 @@ from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.metrics.chain import MEASURED, MODELS, json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.summary import floors, job_header
-from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_from_groups
 from fedscale_ext.server.announcements import faults_notice, ready_event, round_event, untrained_notice
 from fedscale_ext.server.dispatcher import Dispatcher
 from fedscale_ext.server.divergence import end_notice
-from fedscale_ext.server.eligibility import NEVER_ONLINE, eligible_clients, report_data, task_of
+from fedscale_ext.server.eligibility import (
+    device_capacities,
+    eligible_clients,
+    online_clients,
+    report_data,
+    task_of,
+)
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
@@ -38,7 +43,7 @@ from fedscale_ext.server.records import JobRecords, JobResult
 from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful, collected
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
-from fedscale_ext.server.stopping import budget_spent, converged
+from fedscale_ext.server.stopping import budget_spent, converged, evaluation_is_due
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.util import full_disk
@@ -90,7 +95,11 @@ class MultiModelAggregator(MethodHooks):
 
         reason = self._reason_to_stop(record)
         last = round == self.args.rounds or reason is not None
-        if last or self._test_is_due(record) or not items:
+        if (
+            last
+            or evaluation_is_due(self.args.eval_interval, self.config.job.eval_macs, record, self.spent_macs)
+            or not items
+        ):
             with self.watch("evaluate"):
                 may_be_last = last or self.config.job.stop_gain is not None
                 record.evaluation = self.dispatcher.evaluate(round, may_be_last and self._has_classes)
@@ -152,7 +161,7 @@ class MultiModelAggregator(MethodHooks):
         self.population = load_population(
             self.task.client_names, args.device_conf_file, args.device_avail_file, self.seed, job.device_match
         )
-        self.capacity = self._capacities()
+        self.capacity = device_capacities(self.config, self.task, self.population, self.smallest_cost())
         report_data(self.config, self.task, self.data_info, self.notice)
         self.eligible = eligible_clients(self.config, self.task, self.population, self.notice)
         if self._private:
@@ -168,21 +177,6 @@ class MultiModelAggregator(MethodHooks):
         self.client_tensors_by_kind = {tensors.kind: tensors for tensors in self.client_tensors()}
         self.context = self._context()
         self.selection = guided(self.context)
-
-    def _capacities(self) -> np.ndarray:
-        """MACs per sample that each client's device affords, float64 [clients]."""
-        args, job = self.args, self.config.job
-        return capacities(
-            self.population,
-            job.capacity_rule,
-            self.smallest_cost(),
-            # by epochs, a device has as much to compute as it has samples
-            local_steps=args.local_steps if job.local_epochs is None else job.local_epochs,
-            batch_size=args.batch_size if job.local_epochs is None else self.task.train_sizes,
-            reference_macs=job.reference_macs,
-            deadline_s=job.deadline_s,
-            spread=job.capacity_spread,
-        )
 
     def _begin(self) -> int:
         """Open the records, continue from a checkpoint where the job resumes; returns how many rounds are done."""
@@ -271,7 +265,10 @@ class MultiModelAggregator(MethodHooks):
         with self.watch("select"):
             if not able.any():
                 return np.zeros(0, dtype=np.int64), 0
-            online = self._online(able)
+            allowed = able if self.privacy is None else self.privacy.allowed()
+            online, self.global_virtual_clock = online_clients(
+                self.population, able, allowed, self.global_virtual_clock
+            )
             count, offline = int(target * self.args.overcommitment), int(able.sum() - online.sum())
             key = (self.args.sample_seed, round, "select")
             if self.privacy is not None:
@@ -282,21 +279,6 @@ class MultiModelAggregator(MethodHooks):
             if groups is not None:
                 return select_from_groups(online, groups, count, rng), offline
             return select(online, count, rng), offline
-
-    def _online(self, able: np.ndarray) -> np.ndarray:
-        """Who of the ``able`` clients is online, bool [clients], as soon as one that may train is."""
-        availability = self.population.availability
-        if availability is None:
-            return able
-        allowed = able if self.privacy is None else self.privacy.allowed()
-        online: np.ndarray = able & availability.online(self.global_virtual_clock)
-        if not (online & allowed).any():
-            next_s = availability.next_online(self.global_virtual_clock, allowed)
-            if next_s is None:
-                raise UserError(NEVER_ONLINE)
-            self.global_virtual_clock = next_s
-            online = able & availability.online(next_s)
-        return online
 
     def assign_work(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Ask the method what each participant trains, and check its answer."""
@@ -410,13 +392,6 @@ class MultiModelAggregator(MethodHooks):
             record.privacy = self.privacy.figures()
             reason = reason or self.privacy.spent()
         return reason
-
-    def _test_is_due(self, record: RoundRecord) -> bool:
-        """Return whether ``eval_interval`` or ``eval_macs`` asks for a test of all clients after this round."""
-        if record.round == 1 or record.round % self.args.eval_interval == 0:
-            return True
-        every = self.config.job.eval_macs
-        return every is not None and (self.spent_macs + record.training_macs) // every > self.spent_macs // every
 
     @property
     def _has_classes(self) -> bool:

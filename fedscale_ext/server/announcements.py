@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import listed
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.population.population import Population
 from fedscale_ext.transport.unit_retries import fault_summary
+
+_NAMED = 20  # clients that a notice names; the log has all
 
 
 def ready_event(
@@ -114,3 +117,19 @@ def assignment_sentence(choices: Sequence[ModelChoice], indices: np.ndarray) -> 
     (first, choice), *others = chosen
     parts = [f"{first} of {len(indices)} clients {choice.described()}"]
     return ", ".join(parts + [f"{count} {other.described()}" for count, other in others])
+
+
+def weak_notice(names: Sequence[str], num_clients: int, macs: float, instead: str) -> str:
+    """Return the sentence on clients that afford less than the smallest model.
+
+    Args:
+        names: Their names.
+        num_clients: Number of all clients.
+        macs: MACs per sample of the smallest model.
+        instead: What such clients do.
+
+    """
+    return (
+        f"{len(names)} of {num_clients} clients afford less than the {macs:,.0f} MACs per sample of the "
+        f"smallest model; {instead}: {listed(names, _NAMED)}"
+    )

@@ -1,4 +1,4 @@
-"""The job's task and the clients that may train, from what executors report of the data."""
+"""The job's task, what its clients' devices afford, and who may train, from what executors report of the data."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,9 +7,11 @@ import numpy as np
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Task
 from fedscale_ext.data.importing.notes import untested_note
 from fedscale_ext.data.job_data import split_notice
+from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population
 from fedscale_ext.transport.registration import ExecutorInfo
 
@@ -28,6 +30,30 @@ def task_of(config: JobConfig, info: ExecutorInfo) -> Task:
         batch_size=config.fedscale.batch_size,
         local_epochs=config.job.local_epochs,
         client_names=info.client_names,
+    )
+
+
+def device_capacities(config: JobConfig, task: Task, population: Population, smallest: Cost) -> np.ndarray:
+    """Return the MACs per sample that each client's device affords, float64 [clients].
+
+    Args:
+        config: the job.
+        task: sizes of the clients' data.
+        population: the clients' devices.
+        smallest: what the device of least capacity is to afford.
+
+    """
+    args, job = config.fedscale, config.job
+    return capacities(
+        population,
+        job.capacity_rule,
+        smallest,
+        # by epochs, a device has as much to compute as it has samples
+        local_steps=args.local_steps if job.local_epochs is None else job.local_epochs,
+        batch_size=args.batch_size if job.local_epochs is None else task.train_sizes,
+        reference_macs=job.reference_macs,
+        deadline_s=job.deadline_s,
+        spread=job.capacity_spread,
     )
 
 
@@ -86,3 +112,33 @@ def eligible_clients(
             "of a round; lower it"
         )
     return eligible
+
+
+def online_clients(
+    population: Population, able: np.ndarray, allowed: np.ndarray, clock_s: float
+) -> tuple[np.ndarray, float]:
+    """Find who is online as soon as a client that may be selected is.
+
+    Args:
+        population: the clients' devices.
+        able: clients that the round may select, bool [clients].
+        allowed: clients that privacy still allows to take part, bool [clients].
+        clock_s: the virtual clock, in seconds.
+
+    Returns:
+        The able clients that are online, bool [clients], and the clock by then.
+
+    Raises:
+        UserError: where no allowed client is ever online.
+
+    """
+    availability = population.availability
+    if availability is None:
+        return able, clock_s
+    online: np.ndarray = able & availability.online(clock_s)
+    if (online & allowed).any():
+        return online, clock_s
+    next_s = availability.next_online(clock_s, allowed)
+    if next_s is None:
+        raise UserError(NEVER_ONLINE)
+    return able & availability.online(next_s), next_s

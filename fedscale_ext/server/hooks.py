@@ -15,14 +15,14 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core import events
-from fedscale_ext.core.errors import UserError, listed
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.types import EvaluationPlan, RoundRecord, State, Task, Update, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.announcements import ModelChoice, assignment_sentence
+from fedscale_ext.server.announcements import ModelChoice, assignment_sentence, weak_notice
 from fedscale_ext.server.deadline import DeadlineNotices
 from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.guided_selection import Guided
@@ -43,7 +43,6 @@ from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.stopwatch import Stopwatch
 
 _KEPT_NOTICES = 100  # different ones, in the summary; the log has all
-_NAMED = 20  # clients that a notice names; the log has all
 NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
 
@@ -373,10 +372,7 @@ class MethodHooks(Coordinator):
             return
         self.count_beyond(macs)
         logging.info(f"clients that afford less than {macs:,.0f} MACs: {weak}")
-        self.notice(
-            f"{len(weak)} of {len(self.capacity)} clients afford less than the {macs:,.0f} MACs per sample of the "
-            f"smallest model; {instead}: {listed(weak, _NAMED)}"
-        )
+        self.notice(weak_notice(weak, len(self.capacity), macs, instead))
 
     def report_assignment(self, choices: Sequence[ModelChoice], indices: np.ndarray, verb: str = "gives") -> None:
         """Report how many clients have which model or level, and whether it takes them longer than ``deadline_s``;

@@ -10,7 +10,7 @@ import threading
 import psutil
 import pytest
 
-from fedscale_ext.cli import driver_commands
+from fedscale_ext.cli import job_status
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
@@ -49,21 +49,21 @@ def test_whoever_joins_or_leaves_is_told_once():
 
 
 def test_status_tells_of_each_executor_what_it_does_and_how_fast(monkeypatch):
-    monkeypatch.setattr(driver_commands.time, "time", lambda: 1000.0)
+    monkeypatch.setattr(job_status.time, "time", lambda: 1000.0)
     idle = {"executor": "1", "host": "here", "device": "cpu", "joined": False, "unit": 0, "kind": "", "round": 0,
             "clients": 0, "since": 0.0, "units_done": 0, "clients_done": 0, "busy_s": 0.0}  # fmt: skip
     busy = {**idle, "executor": "2", "host": "there", "device": "cuda:1", "joined": True, "unit": 7, "round": 3,
             "kind": "client_train", "clients": 5, "since": 998.0, "units_done": 1200, "clients_done": 6000,
             "busy_s": 600.0}  # fmt: skip
     argv = ["python", "entry.py", "--ps_ip=::1", "--ps_port=80", "--token_file=/a b/token"]
-    facts = driver_commands._executors(job(Proc("driver", 5, 1.5), executors=[idle, busy], argv=argv))
+    facts = job_status._executors(job(Proc("driver", 5, 1.5), executors=[idle, busy], argv=argv))
     assert facts == {
         "executor 1": "here, cpu: waits",
         "executor 2": "there, cuda:1, joined: client_train of 5 clients in round 3 for 2.0 s; "
         "1,200 units in 600.0 s, 10 clients/s",
         "more join by": "fedscale executor join [::1]:80 --token-file '/a b/token'",
     }
-    assert driver_commands._executors(job(Proc("driver", 5, 1.5))) == {}
+    assert job_status._executors(job(Proc("driver", 5, 1.5))) == {}
 
 
 def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedscale_ext.server.stopping import budget_spent, converged
+from fedscale_ext.server.stopping import budget_spent, converged, evaluation_is_due
 
 
 def job(**keys: Any) -> Any:
@@ -37,3 +37,14 @@ def test_an_accuracy_that_rises_no_more_ends_a_job(
     found = converged(job(stop_gain=gain), [object()])  # type: ignore[list-item]
     assert found == ("accuracy rose by no more than 0.01 over 2 evaluations" if ends else None)
     assert converged(job(stop_gain=gain), []) is None
+
+
+@pytest.mark.parametrize(
+    ("round", "every_macs", "spent", "is_due"),
+    [(1, None, 0.0, True), (2, None, 1e9, False), (5, None, 1e9, True), (2, 4e9, 3.5e9, True), (2, 4e9, 2e9, False)],
+)
+def test_a_evaluation_is_due_by_rounds_or_by_macs(
+    round: int, every_macs: float | None, spent: float, is_due: bool
+) -> None:
+    record: Any = Namespace(round=round, training_macs=1e9)
+    assert evaluation_is_due(5, every_macs, record, spent) is is_due

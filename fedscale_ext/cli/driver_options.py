@@ -1,0 +1,71 @@
+"""Arguments and options of ``fedscale driver``'s commands."""
+
+from typing import Annotated
+
+import typer
+
+from fedscale_ext.cli import complete
+
+Conf = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONF",
+        help="Path of a YAML file, name of a shipped configuration, or a method, with --on.",
+        autocompletion=complete.configurations,
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="DATA",
+        help="Data that the method CONF trains on; `fedscale config list data` shows them.",
+        autocompletion=complete.data_presets,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a key of the configuration; may be given again.",
+        autocompletion=complete.settings,
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the job's last run from its last checkpoint.")]
+ResumeFrom = Annotated[
+    int | None,
+    typer.Option("--resume-from", metavar="ROUND", min=1, help="Continue it from an earlier checkpoint instead."),
+]
+Supervise = Annotated[bool, typer.Option("--supervise", help="Start processes that die again, from the checkpoint.")]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="0-4", help="A job for each of these seeds: 0-4 or 1,5,7.")
+]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="KEY=A,B",
+        help="A job for each of these values; may be given again.",
+        autocompletion=complete.settings,
+    ),
+]
+AtOnce = Annotated[
+    int | None,
+    typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
+]
+Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm, by submitit.")]
+Hours = Annotated[
+    float | None, typer.Option("--hours", min=0.02, help="Longest time under --slurm.", show_default="24")
+]
+SlurmOption = Annotated[
+    list[str] | None,
+    typer.Option("--slurm-option", metavar="KEY=VALUE", help="An option of sbatch, as partition=gpu."),
+]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="The configuration's job_name.", autocompletion=complete.jobs)
+]
+OptionalJobName = Annotated[
+    str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.", autocompletion=complete.jobs)
+]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]

@@ -1,0 +1,113 @@
+"""What ``fedscale driver status`` tells of jobs: a row each, or all facts of one."""
+
+import shlex
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedscale_ext.driver.jobs import Job
+
+
+def facts(record: "Job") -> dict[str, str]:
+    """What is known of a job, by title; empty where nothing is."""
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.metrics.restarts import count_restarts
+
+    known = {
+        "job": record.name,
+        "status": record.state(),
+        "reason": record.reason or ("its driver is gone" if record.state() != record.status else ""),
+        "round": _progress(record),
+        "accuracy": _accuracy(record),
+        "started": when(record.started),
+        "ended": when(record.ended),
+        "configuration": record.conf,
+        "results": str(record.log_dir),
+        "output": str(jobs.output_log(record.name)),
+        "restarted": ", ".join(f"{name} {times}x" for name, times in count_restarts(record.log_dir).items()),
+        "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
+    }
+    if record.cluster is not None and "slurm" in record.cluster:
+        from fedscale_ext.cluster import slurm
+
+        known |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
+    elif record.in_process:
+        known |= {"output": "", "processes": f"Python {record.driver.pid}" if record.state() == "running" else ""}
+    elif record.cluster is not None:
+        from fedscale_ext.cluster.submit import leftovers
+
+        known["processes"] = ""
+        known |= {host: ", ".join(running) or "nothing runs" for host, running in leftovers(record).items()}
+    if record.state() == "running" and not record.in_process:
+        known |= _executors(record)
+    return known
+
+
+def _executors(job: "Job") -> dict[str, str]:
+    """Who works for a running job, what each does, how fast; and the command with which others join."""
+    facts = {}
+    for line in job.executors:
+        words = f"{line['host']}, {line['device']}{', joined' if line['joined'] else ''}: "
+        if line["unit"]:
+            since = max(0.0, time.time() - line["since"])
+            words += f"{line['kind']} of {line['clients']} clients in round {line['round']} for {since:.1f} s"
+        else:
+            words += "waits"
+        if line["units_done"]:
+            rate = line["clients_done"] / max(line["busy_s"], 1e-3)
+            words += f"; {line['units_done']:,} units in {line['busy_s']:.1f} s, {rate:.3g} clients/s"
+        facts[f"executor {line['executor']}"] = words
+    given = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
+    if facts and {"ps_ip", "ps_port", "token_file"} <= given.keys():
+        host = f"[{given['ps_ip']}]" if ":" in given["ps_ip"] else given["ps_ip"]
+        token = shlex.quote(given["token_file"])
+        facts["more join by"] = f"fedscale executor join {host}:{given['ps_port']} --token-file {token}"
+    return facts
+
+
+def row(name: str) -> list[str]:
+    """A job's name, status, round, accuracy, and when it began and ended."""
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import jobs
+
+    try:
+        job = jobs.find(name)
+    except UserError:
+        return [name, "damaged", "", "", "", ""]
+    return [name, job.state(), _progress(job), _accuracy(job), when(job.started), when(job.ended)]
+
+
+def row_in_sweep(name: str, run: Path | None) -> list[str]:
+    """A job of a sweep whose folder there is ``run``, None before it begins: its record may be of another run."""
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.metrics.names import HEADER
+
+    try:
+        record = jobs.read(name)
+    except UserError:
+        return row(name)
+    if run is not None and record is not None and record.log_dir == run:
+        return row(name)
+    if run is None:
+        status = "not begun"
+    elif not (run / HEADER).is_file():
+        status = "no results"
+    else:
+        status = "forgotten" if record is None else "replaced"
+    return [name, status, "", "", "", ""]
+
+
+def _progress(job: "Job") -> str:
+    return f"{job.round['round']}/{job.round['rounds']}" if job.round else ""
+
+
+def _accuracy(job: "Job") -> str:
+    return "" if job.accuracy is None else f"{100 * job.accuracy:.1f} %"
+
+
+def when(seconds: float | None) -> str:
+    """A point in time as local date and time; empty for none."""
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else ""
