@@ -1,20 +1,19 @@
-"""The independent check of FedTrans's equations: it agrees with a job, and sees one altered number."""
+"""The independent checks of equations: FedTrans's agrees with a job, and sees one altered number; what all refuse."""
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from equation_scripts import run_script, script_of
 from safetensors.numpy import load_file, save_file
 
 import fedscale_ext
 
-SCRIPT = Path(__file__).resolve().parents[2] / "evals" / "fedtrans" / "check_equations.py"
 GROW = {"fedtrans.gamma": 1, "fedtrans.delta": 2, "fedtrans.beta": 1e9, "fedtrans.alpha": 0.5}
 JOB = {"method": "fedtrans", "rounds": 9, "num_participants": 6, "record_internals": True, "checkpoint_keep": 4}
 
@@ -24,29 +23,48 @@ def job(session_job_file: Path) -> Path:
     return Path(fedscale_ext.run(session_job_file, job_name="equations", **JOB, **GROW)["log_dir"])
 
 
-def check(log_dir: Path) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, SCRIPT, log_dir], capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stdout + done.stderr
+check = partial(run_script, "fedtrans")
 
 
-def test_the_script_imports_nothing_of_the_package() -> None:
-    assert "fedscale" not in SCRIPT.read_text(encoding="utf-8").split('"""')[2]
+PAPERS = ("fedtrans", "hypemefed", "fedoras")
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_script_imports_nothing_of_the_package(paper: str) -> None:
+    assert "fedscale" not in script_of(paper).read_text(encoding="utf-8").split('"""')[2]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_help_says_what_a_job_needs(paper: str) -> None:
+    code, said = run_script(paper, "--help")
+    assert code == 0 and "record_internals: True" in said and "checkpoint_keep" in said
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("paper", "header", "said"),
     [
-        (None, "has no header.json: name the log folder of a job"),
-        ({"method": "fedavg", "params": {}}, "is a job of fedavg, not of fedtrans"),
-        ({"method": "fedtrans", "params": {}}, "it differs in sharing, decay"),
+        ("fedtrans", None, "has no header.json: name the log folder of a job"),
+        ("fedtrans", {"method": "fedavg", "params": {}}, "is a job of fedavg, not of fedtrans"),
+        ("fedtrans", {"method": "fedtrans", "params": {}}, "it differs in sharing, decay"),
+        ("hypemefed", None, "has no header.json: name the log folder of a job"),
+        ("hypemefed", {"method": "fedavg", "params": {}}, "is a job of fedavg, not of hypemefed"),
+        ("hypemefed", {"method": "hypemefed", "params": {"missing": "stale"}}, "it differs in missing, variant"),
+        ("fedoras", None, "has no summary.json: name the log folder of a finished job"),
+        ("fedoras", {"method": "fedavg", "params": {}, "config": {}}, "is a job of fedavg, not of fedoras"),
+        (
+            "fedoras",
+            {"method": "fedoras", "params": {"aggregation": "plain"}, "config": {}},
+            "it differs in aggregation",
+        ),
     ],
 )
-def test_what_is_no_fedtrans_job_is_told_in_a_sentence(
-    tmp_path: Path, content: dict[str, Any] | None, said: str
+def test_what_cannot_be_checked_is_told_in_a_sentence(
+    tmp_path: Path, paper: str, header: dict[str, Any] | None, said: str
 ) -> None:
-    if content is not None:
-        (tmp_path / "header.json").write_text(json.dumps(content))
-    code, told = check(tmp_path)
+    if header is not None:
+        (tmp_path / "header.json").write_text(json.dumps(header))
+        (tmp_path / "summary.json").write_text("{}")
+    code, told = run_script(paper, tmp_path)
     assert code == 1 and said in told and len(told.splitlines()) == 1
 
 
@@ -73,13 +91,6 @@ def test_too_few_rounds_with_their_tensors_are_no_agreement(job: Path, tmp_path:
     assert said.splitlines()[-1].endswith(
         "2 rounds have their tensors, three are needed; train with checkpoint_keep: 4"
     )
-
-
-@pytest.mark.parametrize("paper", ["fedtrans", "hypemefed", "fedoras"])
-def test_help_says_what_a_job_needs(paper: str) -> None:
-    script = SCRIPT.parents[1] / paper / SCRIPT.name
-    done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "record_internals: True" in done.stdout and "checkpoint_keep" in done.stdout
 
 
 def test_statistics_of_a_federated_pass_are_none_of_eq_5(session_job_file: Path) -> None:

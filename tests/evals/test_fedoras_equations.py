@@ -2,18 +2,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from equation_scripts import run_script
 from safetensors.numpy import load_file, save_file
 
 import fedscale_ext
 
-SCRIPT = Path(__file__).resolve().parents[2] / "evals" / "fedoras" / "check_equations.py"
 SPACE = {"family": "supernet", "fields": {
     "form": "cnn", "stem": [8, 2], "blocks": [2, 1], "reductions": [["pool", 12, 2], ["pool", 16, 2]],
     "operators": ["conv1", "dsconv3", "dsconv3_double", "identity"]}}  # fmt: skip
@@ -35,13 +34,7 @@ def job(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return Path(ran["log_dir"])
 
 
-def check(log_dir: Path) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, SCRIPT, log_dir], capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_the_script_imports_nothing_of_the_package() -> None:
-    assert "fedscale" not in SCRIPT.read_text(encoding="utf-8").split('"""')[2]
+check = partial(run_script, "fedoras")
 
 
 def test_a_job_agrees_with_the_equations(job: Path) -> None:
@@ -110,19 +103,3 @@ def test_other_brackets_are_found(job: Path, tmp_path: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(summary))
     code, said = check(folder)
     assert code == 1 and any(line.startswith("brackets") and "WRONG" in line for line in said.splitlines()), said
-
-
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        (None, "has no summary.json: name the log folder of a finished job"),
-        ({"method": "fedavg", "params": {}, "config": {}}, "is a job of fedavg, not of fedoras"),
-        ({"method": "fedoras", "params": {"aggregation": "plain"}, "config": {}}, "it differs in aggregation"),
-    ],
-)
-def test_what_cannot_be_checked_is_told_in_a_sentence(tmp_path: Path, header: Any, said: str) -> None:
-    if header is not None:
-        (tmp_path / "header.json").write_text(json.dumps(header))
-        (tmp_path / "summary.json").write_text("{}")
-    code, told = check(tmp_path)
-    assert code == 1 and said in told and len(told.splitlines()) == 1

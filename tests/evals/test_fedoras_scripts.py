@@ -1,9 +1,9 @@
 """FedorAS's tables and figures: what they run, what they make of jobs, and what claims they decide."""
 
-import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,10 @@ from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import planned
-from evals.paper.experiment import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Run
 from evals.paper.job_keys import resolved
 from evals.paper.orders import Order
+from evals.paper.output import experiment_of
 from evals.paper.runs import Records
 from fedscale_ext import models
 from fedscale_ext.methods.fedoras.allocation import brackets_of
@@ -53,9 +54,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def experiment(name: str) -> Experiment:
-    found: Experiment = importlib.import_module(f"evals.fedoras.{name}").EXPERIMENT
-    return found
+experiment = partial(experiment_of, "fedoras")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])

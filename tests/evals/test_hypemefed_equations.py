@@ -2,18 +2,17 @@
 
 import json
 import shutil
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from equation_scripts import run_script
 from safetensors.numpy import load_file, save_file
 
 import fedscale_ext
 
-SCRIPT = Path(__file__).resolve().parents[2] / "evals" / "hypemefed" / "check_equations.py"
 JOB: dict[str, Any] = {"method": "hypemefed", "model": "multi_exit_cnn3", "hypemefed.groups": [3, 2, 2],
                        "hypemefed.hidden": 24, "hypemefed.epochs": 8, "hypemefed.k": 20, "num_participants": 6,
                        "rounds": 3, "record_internals": True, "checkpoint_keep": 3}  # fmt: skip
@@ -30,13 +29,7 @@ def scaled(session_job_file: Path) -> Path:
     return Path(fedscale_ext.run(session_job_file, job_name="hypemefed_scaled", **keys)["log_dir"])
 
 
-def check(log_dir: Path) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, SCRIPT, log_dir], capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_the_script_imports_nothing_of_the_package() -> None:
-    assert "fedscale" not in SCRIPT.read_text(encoding="utf-8").split('"""')[2]
+check = partial(run_script, "hypemefed")
 
 
 def test_a_job_agrees_with_the_equations(job: Path) -> None:
@@ -96,20 +89,3 @@ def test_another_order_of_the_samples_is_found(job: Path, tmp_path: Path, change
     assert code == 1
     wrong = {line.split()[0] for line in said.splitlines() if "WRONG" in line}
     assert what in wrong and "mean" not in wrong, said
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "has no header.json: name the log folder of a job"),
-        ({"method": "fedavg", "params": {}}, "is a job of fedavg, not of hypemefed"),
-        ({"method": "hypemefed", "params": {"missing": "stale"}}, "it differs in missing, variant"),
-    ],
-)
-def test_what_cannot_be_checked_is_told_in_a_sentence(
-    tmp_path: Path, content: dict[str, Any] | None, said: str
-) -> None:
-    if content is not None:
-        (tmp_path / "header.json").write_text(json.dumps(content))
-    code, told = check(tmp_path)
-    assert code == 1 and said in told and len(told.splitlines()) == 1

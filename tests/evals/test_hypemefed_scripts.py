@@ -1,9 +1,9 @@
 """HypeMeFed's tables and figures: what they run, what they make of jobs, and what claims they decide."""
 
-import importlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,15 @@ from evals.hypemefed.cka import cka
 from evals.hypemefed.settings import PAPER
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
-from evals.paper.experiment import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Run
 from evals.paper.orders import Order, Row, differences
+from evals.paper.output import experiment_of
 from fedscale_ext.metrics.records import read_records
 
 SCRIPTS = "fig3a fig3b fig3c fig4 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table1 regime composition".split()
 
 
-def experiment(name: str) -> Experiment:
-    found: Experiment = importlib.import_module(f"evals.hypemefed.{name}").EXPERIMENT
-    return found
+experiment = partial(experiment_of, "hypemefed")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])

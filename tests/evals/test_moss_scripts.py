@@ -1,10 +1,10 @@
 """Moss's tables and figures: what they run, what they make of jobs, and what claims they decide."""
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,14 @@ from evals.moss.settings import BATCHES, DEALT, EXCEPTIONS, MOMENTA, PAPER, RATE
 from evals.paper import device_types, jobs
 from evals.paper import ledger as judge
 from evals.paper.engine import planned
-from evals.paper.experiment import Arm, Experiment, Run
+from evals.paper.experiment import Arm, Run
+from evals.paper.output import experiment_of
 
 SCRIPTS = """table3 table4 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11a fig11b fig11c momentum readings matching
     kinds""".split()
 
 
-def experiment(name: str) -> Experiment:
-    found: Experiment = importlib.import_module(f"evals.moss.{name}").EXPERIMENT
-    return found
+experiment = partial(experiment_of, "moss")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])

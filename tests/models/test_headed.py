@@ -6,7 +6,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.headed import HEAD, body_of, headed
-from fedscale_ext.models.stacked.network import Stacked, stacked
+from models.side_by_side import assert_side_by_side_equals_one_by_one
 
 SHAPE, CLASSES, WIDTH = (1, 18, 18), 5, 6
 BODIES = ("lenet_6k", "nasbench201_base", "resnet18_speech", "single_exit_mlp", "vit_small")
@@ -40,18 +40,4 @@ def test_heads_are_alike_and_the_layout_has_every_tensor(body: str) -> None:
 
 @pytest.mark.parametrize("body", ["lenet_6k", "nasbench201_base", "resnet18_speech", "single_exit_mlp"])
 def test_side_by_side_equals_one_by_one(body: str) -> None:
-    own = spec(body)
-    network, module = stacked(models.build(own).double(), SHAPE), models.build(own).double().train()
-    assert isinstance(network, Stacked)
-    states = [models.initial_state(own, seed) for seed in (1, 2)]
-    held = {
-        name: torch.stack([state[name].double() for state in states])
-        for name, tensor in states[0].items()
-        if tensor.is_floating_point()
-    }
-    network.bind(held, 2)
-    x = torch.randn(3, 2, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    outputs = network(x)
-    for client, state in enumerate(states):
-        module.load_state_dict({name: tensor.double() for name, tensor in state.items()}, strict=False)
-        torch.testing.assert_close(outputs[client], module(x[:, client]), atol=1e-9, rtol=1e-9)
+    assert_side_by_side_equals_one_by_one(spec(body), SHAPE)

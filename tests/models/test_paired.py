@@ -10,7 +10,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.paired import PROJECTION, paired, parts
 from fedscale_ext.models.final_layer import final_layer, input_of
 from fedscale_ext.models.hidden import with_input
-from fedscale_ext.models.stacked.network import Stacked, stacked
+from models.side_by_side import assert_side_by_side_equals_one_by_one
 
 SHAPE, CLASSES = (1, 18, 18), 5
 PAIRS = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small"), ("cnn_small", "single_exit_cnn3")]
@@ -49,23 +49,6 @@ def test_training_gives_both_and_evaluation_the_own_one(names: tuple[str, str]) 
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_side_by_side_equals_one_by_one(names: tuple[str, str]) -> None:
     assert_side_by_side_equals_one_by_one(spec(*names))
-
-
-def assert_side_by_side_equals_one_by_one(pair: ModelSpec) -> None:
-    network, module = stacked(models.build(pair).double(), SHAPE), models.build(pair).double().train()
-    assert isinstance(network, Stacked)
-    states = [models.initial_state(pair, seed) for seed in (1, 2)]
-    held = {
-        name: torch.stack([state[name].double() for state in states])
-        for name, tensor in states[0].items()
-        if tensor.is_floating_point()
-    }
-    network.bind(held, 2)
-    x = torch.randn(3, 2, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    outputs = network(x)
-    for client, state in enumerate(states):
-        module.load_state_dict({name: tensor.double() for name, tensor in state.items()}, strict=False)
-        torch.testing.assert_close(outputs[client], module(x[:, client]), atol=1e-9, rtol=1e-9)
 
 
 HIDDEN = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]

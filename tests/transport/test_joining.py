@@ -1,7 +1,6 @@
 """What a process that joins asks, what it is offered, and what it refuses."""
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +81,6 @@ def test_other_code_and_other_data_are_named() -> None:
 
 
 # ---- the running service ----
-
-
-@pytest.fixture
-def config(job_file: Path) -> JobConfig:
-    return configuration(job_file)
-
-
-@pytest.fixture
-def service(config: JobConfig) -> Iterator[Any]:
-    with serving(config) as running:
-        yield running
 
 
 def asking(config: JobConfig, **values: Any) -> JobConfig:

@@ -1,6 +1,5 @@
 """The running service: who is heard, and what strangers learn."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,6 @@ from fedscale_ext.transport.signing import Signer
 from fedscale_ext.util.token import new_token
 
 METHOD = SERVICE + "CLIENT_REGISTER"
-
-
-@pytest.fixture
-def config(job_file: Path) -> JobConfig:
-    return configuration(job_file)
-
-
-@pytest.fixture
-def service(config: JobConfig) -> Iterator[Any]:
-    with serving(config) as running:
-        yield running
 
 
 def raw_call(config: JobConfig, body: bytes, *metadata: tuple[str, bytes], method: str = METHOD) -> Any:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_results import assert_equal, result
+from job_results import assert_equal
 from server.test_jobs import command
 
-import fedscale_ext
 from fedscale_ext.core.errors import UserError
+from methods.exchange.test_jobs import here
 
 JOB: dict[str, Any] = {"model": "lenet_6k", "public_samples": 8, "num_participants": 5, "eval_interval": 1}
 # keys of a method, and the loss on clients' test samples that was recorded
@@ -24,11 +24,6 @@ METHODS: dict[str, tuple[dict[str, Any], float]] = {
 def keys_of(method: str) -> dict[str, Any]:
     own = {"types": ["single_exit_mlp", "lenet_6k"], "ranges": ["1-4", "5-7"], **METHODS[method][0]}
     return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in own.items()}}
-
-
-def here(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    summary = fedscale_ext.run(job_file, job_name=name, **keys)
-    return summary, result(job_file.parent / "logs" / name / "logs")
 
 
 # the others share their machinery with these two

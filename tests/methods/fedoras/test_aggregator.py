@@ -1,6 +1,5 @@
 """FedorAS's rounds of supernet training: who is sent what, what it counts for, what is refused; whole jobs."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,25 +25,13 @@ from fedscale_ext.models.supernet import family as supernet
 from fedscale_ext.models.supernet.family import tables
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
+from methods import small_space
 from methods.harness import equal, server, trained, updates_for
-
-SPACE = {
-    "family": "supernet",
-    "fields": {
-        "form": "cnn",
-        "stem": [8, 2],
-        "blocks": [2, 2],
-        "operators": ["conv1", "dsconv3", "dsconv3_double", "identity"],
-        "reductions": [["pool", 12, 2], ["pool", 16, 2]],
-    },
-}
 
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("space") / "space.json"
-    path.write_text(json.dumps(SPACE))
-    return path
+    return small_space.written(tmp_path_factory.mktemp("space"), small_space.space(2, 2))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """FedorAS after the search, hook by hook: who trains a tier's model and how, who judges what."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +27,7 @@ from fedscale_ext.tasks.figures import COLUMNS, figures_section
 from fedscale_ext.transport import wire
 from methods.fedoras.test_whole_jobs import SPACE
 from methods.harness import equal, server, trained, updates_for
+from methods.small_space import written
 
 ROUNDS = {"supernet_rounds": 1, "finetune_rounds": 3, "twin_rounds": 1}
 PATHS = [("identity", "dsconv3", "conv1"), ("conv1", "dsconv3_double", "identity")]
@@ -36,8 +36,7 @@ PATHS = [("identity", "dsconv3", "conv1"), ("conv1", "dsconv3_double", "identity
 @pytest.fixture
 def fedoras(tmp_path: Path) -> Any:
     """After a search that found PATHS for two tiers of clients 1 to 3 and 4 to 6."""
-    space = tmp_path / "space.json"
-    space.write_text(json.dumps(SPACE))
+    space = written(tmp_path, SPACE)
 
     def make(**keys: Any) -> Any:
         own = {"model": str(space), "allocation": "shares", "brackets": [0.12, 0.25], **ROUNDS, **keys}

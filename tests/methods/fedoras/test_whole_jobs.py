@@ -20,17 +20,9 @@ from fedscale_ext.methods.fedoras.client import budget_tables
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.stages import Plan
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET
+from methods import small_space
 
-SPACE = {
-    "family": "supernet",
-    "fields": {
-        "form": "cnn",
-        "stem": [8, 2],
-        "blocks": [2, 1],
-        "operators": ["conv1", "dsconv3", "dsconv3_double", "identity"],
-        "reductions": [["pool", 12, 2], ["pool", 16, 2]],
-    },
-}
+SPACE = small_space.space(2, 1)
 KEYS: dict[str, Any] = {
     "method": "fedoras", "rounds": 7, "num_participants": 6, "local_steps": 2, "eval_interval": 100,
     "fedoras.brackets": [0.12, 0.25], "fedoras.allocation": "shares", "fedoras.supernet_rounds": 2,
@@ -46,8 +38,7 @@ Run = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 
 @pytest.fixture
 def run(job_file: Path, tmp_path: Path) -> Run:
-    space = tmp_path / "space.json"
-    space.write_text(json.dumps(SPACE))
+    space = small_space.written(tmp_path, SPACE)
 
     def start(name: str, emit: Emit = ignore_event, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         config = with_values(load_config(job_file), job_name=name, **{"model": str(space), **KEYS, **keys})
