@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere."""
+"""Links between pages lead somewhere, and cells of their tables are short."""
 
 import re
 from pathlib import Path
@@ -27,6 +27,24 @@ def test_no_page_has_two_versions_of_a_passage() -> None:
     """What a merge leaves behind where it could not decide."""
     marks = re.compile(r"^(<{7}|>{7}) ", re.M)
     assert not [str(page) for page in pages() if marks.search(page.read_text(encoding="utf-8"))]
+
+
+def test_no_cell_of_a_table_has_more_than_twelve_words() -> None:
+    long = [f"{page.relative_to(ROOT)}: {cell}" for page in pages() for cell in long_cells(prose(page))]
+    assert not long
+
+
+def test_a_long_cell_is_noticed() -> None:
+    twelve = "one two three four five six seven eight nine ten [eleven twelve](page.md)"
+    assert long_cells(f"| a | {twelve} |\n| {twelve} \\| thirteen | b |\n") == [rf"{twelve} \| thirteen"]
+
+
+def long_cells(text: str) -> list[str]:
+    """Cells of more than twelve words; signs such as / and the target of a link are none."""
+    lines = [line.strip()[1:-1] for line in text.splitlines() if line.startswith("|")]
+    cells = [cell.strip() for line in lines for cell in re.split(r"(?<!\\)\|", line)]
+    words = {cell: re.sub(r"\]\([^)]*\)", "]", cell).split() for cell in cells}
+    return [cell for cell in cells if sum(bool(re.search(r"\w", word)) for word in words[cell]) > 12]
 
 
 def pages() -> list[Path]:

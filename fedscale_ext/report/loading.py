@@ -231,11 +231,6 @@ def load_job(folder: Path, failure: str = "") -> LoadedJob:
     return LoadedJob(folder, header, summary, records, False, failure)
 
 
-def is_job(folder: Path) -> bool:
-    """Tell whether a folder looks like a job's log folder."""
-    return (folder / HEADER).is_file()
-
-
 def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     try:
         content = read_json(path, 1024 * MEGA)

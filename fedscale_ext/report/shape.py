@@ -62,15 +62,18 @@ class _Named(_Part):
     accuracy: _Figure
 
 
-class _Accuracy(_Part):
+class _AtTheEnd(_Part):
     mean: _Figure | None
     iqr: _Figure | None
     worst: _Figure | None
     best: _Figure | None
     worst_client: _Count | None
     per_client: list[_Figure | None] = []
-    sample_weighted: _Figure | None
     tested: _Count
+
+
+class _Accuracy(_AtTheEnd):
+    sample_weighted: _Figure | None
     named: dict[str, _Named]
 
 
@@ -140,16 +143,6 @@ class _Privacy(_Part):
     noise: str
     assumes: str
     unprotected: str
-
-
-class _AtTheEnd(_Part):
-    mean: _Figure | None
-    iqr: _Figure | None
-    worst: _Figure | None
-    best: _Figure | None
-    worst_client: _Count | None
-    per_client: list[_Figure | None] = []
-    tested: _Count
 
 
 class _ClassFigure(_Part):

@@ -25,12 +25,13 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Evaluation, WorkItem
 from fedscale_ext.tasks.answer_checks import check_figures, check_missing
 from fedscale_ext.tasks.bn_statistics import client_sums, with_statistics
+from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
 from fedscale_ext.tasks.figures import COLUMNS, figures_section, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.units import SPREAD, plan_units
 from fedscale_ext.training.local_training import seed_layers
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Unit
 
 EVENT = "around_training"  # of a unit that does it, beside FedScale's events; and the round in its streams' keys
 SECTIONS = ("before", "after")  # of its answer
@@ -71,24 +72,15 @@ def around_training(
 
     A client whose training failed, or whose unit was dropped, counts as untested in both.
     """
-    job = dispatcher.job
-    task = job.task
+    task = dispatcher.job.task
     columns = np.zeros((len(SECTIONS), task.num_clients, len(COLUMNS)))
     count = np.zeros(task.num_clients, dtype=np.int64)
-    units = plan(dispatcher, round, items)
-    for unit, answer in zip(units, dispatcher.answers(units), strict=True):
-        clients = unit.header["clients"]
-        if isinstance(answer, Dropped):
-            job.notice(f"round {round}: {len(clients)} clients are not tested around training: {answer.reason}")
-            continue
-        header, sections = answer
-        good = [index for index, client in enumerate(clients) if client not in set(header["missing"])]
-        rows = np.array(clients)[good] - 1
+    units, test = plan(dispatcher, round, items), "tested around training"
+    for _, sections, tested, rows in tested_clients_of(dispatcher, round, units, test):
         for figures, name in zip(columns, SECTIONS, strict=True):
-            figures[rows] = np.stack(wire.columns(sections[name], COLUMNS, torch.float64), axis=1)[good]
+            figures[rows] = np.stack(wire.columns(sections[name], COLUMNS, torch.float64), axis=1)[tested]
         count[rows] = task.test_sizes[rows]
-    if missing := int((count[task.test_sizes > 0] == 0).sum()):
-        job.notice(f"round {round}: {missing} clients could not be tested around training; the executors' log says why")
+    report_untested(dispatcher, round, count, test)
 
     def evaluation(figures: np.ndarray) -> Evaluation:
         correct, top5, loss = figures.T

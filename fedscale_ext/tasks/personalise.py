@@ -13,6 +13,7 @@ import numpy as np
 
 from fedscale_ext.core.types import Evaluation, WorkItem, members
 from fedscale_ext.tasks.answer_checks import check_figures, check_missing
+from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
 from fedscale_ext.tasks.figures import (
     COLUMNS,
     MASK,
@@ -25,7 +26,7 @@ from fedscale_ext.tasks.figures import (
 )
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.units import SPREAD, plan_units
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.transport.wire import Section
 
 EVENT = "personalise"  # of a unit that does it, beside FedScale's events; and the round in its streams' keys
@@ -83,20 +84,12 @@ def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs
     columns, count = np.zeros((task.num_clients, len(COLUMNS))), np.zeros(task.num_clients, dtype=np.int64)
     unmasked = np.zeros(task.num_clients) if job.masks_tests else None
     units = plan(dispatcher, round, serve, epochs)
-    for unit, answer in zip(units, dispatcher.answers(units), strict=True):
-        clients = unit.header["clients"]
-        if isinstance(answer, Dropped):
-            job.notice(f"round {round}: {len(clients)} clients are not personalised: {answer.reason}")
-            continue
-        header, sections = answer
-        good = [index for index, client in enumerate(clients) if client not in set(header["missing"])]
-        rows = np.array(clients)[good] - 1
-        columns[rows], plain = counted(read_figures(unit.header, sections["figures"])[good])
+    for unit, sections, tested, rows in tested_clients_of(dispatcher, round, units, "personalised"):
+        columns[rows], plain = counted(read_figures(unit.header, sections["figures"])[tested])
         if unmasked is not None and plain is not None:
             unmasked[rows] = plain
         count[rows] = task.test_sizes[rows]
-    if missing := int((count[task.test_sizes > 0] == 0).sum()):
-        job.notice(f"round {round}: {missing} clients could not be personalised; the executors' log says why")
+    report_untested(dispatcher, round, count, "personalised")
     correct, top5, loss = columns.T
     return Evaluation(round, tuple(serve), correct, top5, loss, count, {}, {}, unmasked)
 

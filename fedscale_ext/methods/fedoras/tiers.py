@@ -201,26 +201,3 @@ def tiers_by_shares(order: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     tier_of = np.empty(clients, dtype=np.int64)
     tier_of[order] = np.repeat(np.arange(len(shares)), counts)
     return tier_of
-
-
-def clients_from(tier_of: np.ndarray, tier: int) -> np.ndarray:
-    """Numbers of the clients of a tier and above, who can train its model (section 3.3), rising: int64.
-
-    Args:
-        tier_of: Tier of each client, int64 [clients].
-        tier: Index of the tier.
-
-    Returns:
-        int64 [clients of these tiers].
-
-    Raises:
-        UserError: There are none.
-
-    """
-    able = np.flatnonzero(tier_of >= tier) + 1
-    if not len(able):
-        raise UserError(
-            f"no client is in tier {tier + 1} or above, so that nobody can train its model; lower the tier's bracket, "
-            "or leave it out"
-        )
-    return able

@@ -17,7 +17,6 @@ from fedscale_ext.methods.fedoras.tiers import (
     Recipe,
     between,
     cheapest_and_dearest,
-    clients_from,
     drawn_brackets,
     space_brackets,
     tiers_by_capacity,
@@ -182,8 +181,3 @@ def test_wrong_shares(shares: list[float]) -> None:
 def test_a_tier_without_clients() -> None:
     with pytest.raises(UserError, match=r"tier 2 of 3 has none of the 20 clients at a share of 0\.01; raise"):
         tiers_by_shares(np.arange(20), [0.5, 0.01, 0.49])
-    own = np.array([0, 1, 0, 1])
-    assert clients_from(own, 0).tolist() == [1, 2, 3, 4]
-    assert clients_from(own, 1).tolist() == [2, 4]
-    with pytest.raises(UserError, match="no client is in tier 3 or above"):
-        clients_from(own, 2)
