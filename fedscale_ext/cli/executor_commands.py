@@ -61,12 +61,12 @@ def join(
     from fedscale_ext.driver.jobs import state_dir
     from fedscale_ext.entry import join as joining
 
-    given = {"tls_ca": tls_ca, "tls_executor_cert": tls_cert, "tls_executor_key": tls_key}
-    certificates = {key: path for key, path in given.items() if path is not None}
+    options = {"tls_ca": tls_ca, "tls_executor_cert": tls_cert, "tls_executor_key": tls_key}
+    certificates = {key: path for key, path in options.items() if path is not None}
     logs = str(state_dir() / "executors")
-    place = joining.Place(host, port, logs, token_file, data_dir, gpu, certificates)
+    target = joining.Place(host, port, logs, token_file, data_dir, gpu, certificates)
     try:
-        joining.join(place, wait, lambda sentence: print(sentence, flush=True))
+        joining.join(target, wait, lambda sentence: print(sentence, flush=True))
     except ConnectionError as error:
         print(f"fedscale: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

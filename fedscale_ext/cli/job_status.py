@@ -59,11 +59,11 @@ def _executors(job: "Job") -> dict[str, str]:
             rate = line["clients_done"] / max(line["busy_s"], 1e-3)
             words += f"; {line['units_done']:,} units in {line['busy_s']:.1f} s, {rate:.3g} clients/s"
         facts[f"executor {line['executor']}"] = words
-    given = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
-    if facts and {"ps_ip", "ps_port", "token_file"} <= given.keys():
-        host = f"[{given['ps_ip']}]" if ":" in given["ps_ip"] else given["ps_ip"]
-        token = shlex.quote(given["token_file"])
-        facts["more join by"] = f"fedscale executor join {host}:{given['ps_port']} --token-file {token}"
+    arguments = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
+    if facts and {"ps_ip", "ps_port", "token_file"} <= arguments.keys():
+        host = f"[{arguments['ps_ip']}]" if ":" in arguments["ps_ip"] else arguments["ps_ip"]
+        token = shlex.quote(arguments["token_file"])
+        facts["more join by"] = f"fedscale executor join {host}:{arguments['ps_port']} --token-file {token}"
     return facts
 
 

@@ -145,17 +145,17 @@ def absent_note(count: np.ndarray, names: Sequence[str] = ()) -> list[str]:
     return [f"{len(absent):,} of {len(count):,} classes have no sample: {_numbers(absent, names)}"] if absent else []
 
 
-def spent_note(train: np.ndarray, given: np.ndarray, test: np.ndarray, names: Sequence[str] = ()) -> list[str]:
+def spent_note(train: np.ndarray, public: np.ndarray, test: np.ndarray, names: Sequence[str] = ()) -> list[str]:
     """A sentence about classes whose training samples all became public; [] if there is none.
 
     Args:
         train: Class of each training sample that clients have left, int [n].
-        given: Class of each sample that they gave away, int [m].
+        public: Class of each sample that became public, int [m].
         test: Class of each test sample of clients, int [k].
         names: Names of the classes.
 
     """
-    spent = sorted(set(given.tolist()) - set(train.tolist()))
+    spent = sorted(set(public.tolist()) - set(train.tolist()))
     if not spent:
         return []
     tested = int(np.isin(test, spent).sum())

@@ -89,14 +89,14 @@ def configuration(offer: Offer, place: Place, wait_s: float) -> JobConfig:
 
     What a process has for itself is from ``place``, whatever the offer says of it.
     """
-    own = {**place.keys(), "this_rank": offer.executor, "log_path": place.log_path,
+    settings = {**place.keys(), "this_rank": offer.executor, "log_path": place.log_path,
            "time_stamp": f"executor-{offer.executor}", "register_timeout_s": wait_s, "wandb_token": ""}  # fmt: skip
     if place.data_dir is not None:
-        own["data_dir"] = place.data_dir
+        settings["data_dir"] = place.data_dir
     if place.gpu is not None:
-        own["cuda_device"] = f"cuda:{place.gpu}"
+        settings["cuda_device"] = f"cuda:{place.gpu}"
     try:
-        config = from_argv([*offer.arguments, *(f"--{key}={value}" for key, value in own.items())])
+        config = from_argv([*offer.arguments, *(f"--{key}={value}" for key, value in settings.items())])
     except UserError as error:
         raise UserError(f"the settings of job {offer.job} cannot be used here: {error}") from None
     if config.fedscale.job_name != offer.job:

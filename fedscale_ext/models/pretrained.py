@@ -27,21 +27,21 @@ class Fitted:
 
     Attributes:
         state: The state.
-        kept: Names of tensors that kept their start, since the file's have another shape.
+        unfit: Names of tensors that start at random, since the file's have another shape.
         unused: Names in the file that the model does not have.
 
     """
 
     state: State
-    kept: Sequence[str]
+    unfit: Sequence[str]
     unused: Sequence[str]
 
-    def sentence(self, given: str) -> str:
+    def sentence(self, source: str) -> str:
         """Describe what the model took from the file, for a job's notice."""
-        kept = f"; {_listed(self.kept)} of another shape start at random" if self.kept else ""
+        unfit = f"; {_listed(self.unfit)} of another shape start at random" if self.unfit else ""
         unused = f"; {len(self.unused)} tensors of the file are not the model's" if self.unused else ""
-        taken = len(self.state) - len(self.kept)
-        return f"{taken} of {len(self.state)} tensors start from initial_weights {given}{kept}{unused}"
+        taken = len(self.state) - len(self.unfit)
+        return f"{taken} of {len(self.state)} tensors start from initial_weights {source}{unfit}{unused}"
 
 
 def read_weights(path: Path) -> State:
@@ -66,11 +66,11 @@ def read_weights(path: Path) -> State:
     return {str(name): tensor for name, tensor in state.items()}
 
 
-def fitted(given: str, weights: State, start: State) -> Fitted:
+def fitted(source: str, weights: State, start: State) -> Fitted:
     """Put weights into a model.
 
     Args:
-        given: What names the weights, for sentences.
+        source: The value of ``initial_weights``, for sentences.
         weights: Tensors of the file.
         start: The model's state before, from which tensors of another shape are kept.
 
@@ -81,18 +81,18 @@ def fitted(given: str, weights: State, start: State) -> Fitted:
     """
     missing = [name for name in start if name not in weights and not name.endswith("num_batches_tracked")]
     if missing:
-        raise UserError(f"initial_weights {given} does not fit the model: it lacks {_listed(missing)}, and has "
+        raise UserError(f"initial_weights {source} does not fit the model: it lacks {_listed(missing)}, and has "
                         f"{_listed(list(weights))}; give weights of the same network as model")  # fmt: skip
-    kept = [name for name in start if name in weights and weights[name].shape != start[name].shape]
-    taken = [name for name in start if name in weights and name not in kept]
+    unfit = [name for name in start if name in weights and weights[name].shape != start[name].shape]
+    taken = [name for name in start if name in weights and name not in unfit]
     size = sum(start[name].numel() for name in taken)
     if size < _LEAST * sum(tensor.numel() for tensor in start.values()):
-        raise UserError(f"initial_weights {given} does not fit the model: {_listed(kept)} have another shape, which is "
-                        "more than half of the model")  # fmt: skip
+        raise UserError(f"initial_weights {source} does not fit the model: {_listed(unfit)} have another shape, which "
+                        "is more than half of the model")  # fmt: skip
     state = {name: weights[name].to(start[name].dtype) if name in taken else start[name] for name in start}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
-        raise UserError(f"initial_weights {given} holds numbers that are not finite")
-    return Fitted(state, kept, [name for name in weights if name not in start])
+        raise UserError(f"initial_weights {source} holds numbers that are not finite")
+    return Fitted(state, unfit, [name for name in weights if name not in start])
 
 
 def _listed(names: Sequence[str]) -> str:

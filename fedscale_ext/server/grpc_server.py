@@ -196,8 +196,8 @@ class Coordinator(NoPickle, Aggregator):
     ) -> Unit:
         """A work unit of this round that needs the states of ``models``; ``more`` as in :class:`Unit`."""
         number = next(self._unit_ids)
-        own = {"job": self.incarnation, "unit": number, "round": self.round}
-        return Unit(number, event, {**own, **header}, tuple(models), more)
+        identity = {"job": self.incarnation, "unit": number, "round": self.round}
+        return Unit(number, event, {**identity, **header}, tuple(models), more)
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:

@@ -127,8 +127,8 @@ class Pyramid(Guided):
         """Take in a round."""
         super().learn(round, schedule, updates)
         for client in sorted({update.client for update in updates}):
-            own = [_by_norm(update) for update in updates if update.client == client]
-            self.gradient[client - 1] = np.mean(own)
+            norms = [_by_norm(update) for update in updates if update.client == client]
+            self.gradient[client - 1] = np.mean(norms)
 
     def refined(self, round: int, schedule: Schedule, clock_s: float) -> Schedule:
         """Drop tensors by rank; then lengthen the training of those who would wait for the slowest, as far as they

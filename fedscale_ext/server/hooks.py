@@ -255,11 +255,11 @@ class MethodHooks(Coordinator):
     def initial_state(self, spec: ModelSpec) -> State:
         """What the one model that a method starts from has for weights: those of the key ``initial_weights``, or by
         default random ones of the job's seed. Where nobody asks for it, that key is refused."""
-        given = self.config.job.initial_weights
-        if given is None:
+        source = self.config.job.initial_weights
+        if source is None:
             return models.initial_state(spec, self.seed)
         self.weights_given = True
-        return starting_weights(given, spec, partial(models.initial_state, spec, self.seed), self.notice)
+        return starting_weights(source, spec, partial(models.initial_state, spec, self.seed), self.notice)
 
     def smallest_spec(self) -> ModelSpec:
         """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose

@@ -35,9 +35,9 @@ def check_options(config: JobConfig, method: "type[MethodHooks]") -> bool:
     """Whether the job asks for differential privacy; UserError where it cannot have what it asks for."""
     job, args = config.job, config.fedscale
     if job.dp_noise_multiplier is None:
-        given = sorted(key for key in config.given if key.startswith("dp_") and key != _SWITCH)
-        if given and not any(map(config.takes_away, _SWITCHES)):
-            raise UserError(f"{given[0]} needs differential privacy: set {_SWITCH}, or remove {given[0]}")
+        keys = sorted(key for key in config.given if key.startswith("dp_") and key != _SWITCH)
+        if keys and not any(map(config.takes_away, _SWITCHES)):
+            raise UserError(f"{keys[0]} needs differential privacy: set {_SWITCH}, or remove {keys[0]}")
         return False
     if not method.reduces:
         raise UserError(

@@ -118,8 +118,10 @@ class AroundTraining(Kind):
                     module.load_state_dict({name: tensor[index] for name, tensor in states.items()})  # type: ignore[index]
                     if conf.client_state is not None:
                         conf = replace(conf, client_state=result["client_state"])
-                        kept = replace(conf, shared_tensors=None)  # what came before training is not of its result
-                        worker.client_of(kept).load_personal_model(module, kept)
+                        conf_after = replace(
+                            conf, shared_tensors=None
+                        )  # what came before training is not of its result
+                        worker.client_of(conf_after).load_personal_model(module, conf_after)
                     figures[1, row] = _tested(worker, module, conf, header["statistics"])
                 row += 1
         sections = {name: figures_section(each) for name, each in zip(SECTIONS, figures, strict=True)}

@@ -32,10 +32,10 @@ def newest_file(folder: Path, key: str, client: int, until: int) -> State | None
         The tensors; None where no round has written any.
 
     """
-    found = {int(match[2]): path for path in (folder / quote(key, safe=" ")).glob(f"{client}-*")
+    path_of = {int(match[2]): path for path in (folder / quote(key, safe=" ")).glob(f"{client}-*")
              if (match := _NAME.fullmatch(path.name))}  # fmt: skip
-    newest = max((round for round in found if round <= until), default=None)
-    return None if newest is None else read_tensors(found[newest])[0]
+    newest = max((round for round in path_of if round <= until), default=None)
+    return None if newest is None else read_tensors(path_of[newest])[0]
 
 
 class ClientFiles:

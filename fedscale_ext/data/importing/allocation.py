@@ -83,9 +83,9 @@ class Allocation:
         clients: list[str] = []
         for number, name in enumerate(names):
             rows, size = np.flatnonzero(domain == number), share + (number < more)
-            own = replace(self, partition=replace(self.partition, clients=size))
+            of_domain = replace(self, partition=replace(self.partition, clients=size))
             try:
-                drawn = own.clients(labels[rows], split[rows])
+                drawn = of_domain.clients(labels[rows], split[rows])
             except UserError as error:
                 raise UserError(f"domain {name}: {error}") from None
             client[rows] = np.where(drawn < 0, -1, drawn + len(clients))

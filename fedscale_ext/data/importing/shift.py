@@ -68,12 +68,12 @@ class Shift:
 
     def settings(self) -> dict[str, Any]:
         """Return the fields for dataset.json."""
-        own: dict[str, dict[str, Any]] = {
+        fields: dict[str, dict[str, Any]] = {
             ROTATION: {"angles": list(self.angles)},
             NOISE: {"level": self.level},
             DOMAINS: {},
         }
-        return {"kind": self.kind, **own[self.kind]}
+        return {"kind": self.kind, **fields[self.kind]}
 
     def amount(self, client: int, clients: int) -> float:
         """Return a client's degrees, or the variance of its noise; ``client`` is its index, from 0 on."""

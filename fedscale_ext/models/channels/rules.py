@@ -67,11 +67,11 @@ def _embedding(graph: "Graph", node: Node) -> Dims:
     return (*graph.dims(node.args[1]), graph.make(node.args[0], 1))
 
 
-def _normalised(graph: "Graph", node: Node, place: int, vectors: tuple[Any, ...]) -> Dims:
+def _normalised(graph: "Graph", node: Node, axis: int, vectors: tuple[Any, ...]) -> Dims:
     """Vectors of a normalisation run over the channels along a dimension."""
     dims = graph.dims(node.args[0])
     for vector in vectors:
-        graph.run_along(vector, 0, dims[place])
+        graph.run_along(vector, 0, dims[axis])
     return dims
 
 
@@ -106,12 +106,12 @@ def _pointwise(graph: "Graph", node: Node) -> Dims:
     met = [False] * len(size)
     for value in node.all_input_nodes:
         lengths, dims = shape(value), graph.dims(value)
-        for place in range(-len(lengths), 0):
-            if lengths[place] != size[place]:
-                fix(dims[place])
+        for axis in range(-len(lengths), 0):
+            if lengths[axis] != size[axis]:
+                fix(dims[axis])
             else:
-                result[place] = join(result[place], dims[place]) if met[place] else dims[place]
-                met[place] = True
+                result[axis] = join(result[axis], dims[axis]) if met[axis] else dims[axis]
+                met[axis] = True
     return tuple(result)
 
 
@@ -131,45 +131,45 @@ def _padded(graph: "Graph", node: Node) -> Dims:
     """Padded dimensions have other entries, even where they are as long as before; maps are padded in the last two."""
     dims = graph.dims(node.args[0])
     pads: Any = node.args[1]  # two numbers for each dimension, from the last one on
-    from_last = {place for place in range(len(pads) // 2) if any(pads[2 * place : 2 * place + 2])}
-    padded = {len(dims) - 1 - place for place in from_last | {0, 1}}
-    fix(*(dim for place, dim in enumerate(dims) if place in padded))
-    return tuple(None if place in padded else dim for place, dim in enumerate(dims))
+    from_last = {axis for axis in range(len(pads) // 2) if any(pads[2 * axis : 2 * axis + 2])}
+    padded = {len(dims) - 1 - axis for axis in from_last | {0, 1}}
+    fix(*(dim for axis, dim in enumerate(dims) if axis in padded))
+    return tuple(None if axis in padded else dim for axis, dim in enumerate(dims))
 
 
 def _reduced(graph: "Graph", node: Node) -> Dims:
     """A mean, sum or maximum over some dimensions mixes their channels."""
     dims, over = graph.dims(node.args[0]), _argument(node, 1, "dim")
     over = range(len(dims)) if over is None else [over] if isinstance(over, int) else over
-    places = {place % len(dims) for place in over}
-    fix(*(dims[place] for place in places))
-    kept = len(shape(node)) == len(dims)
-    return tuple(None if place in places else dim for place, dim in enumerate(dims) if kept or place not in places)
+    axes = {axis % len(dims) for axis in over}
+    fix(*(dims[axis] for axis in axes))
+    keeps_dims = len(shape(node)) == len(dims)
+    return tuple(None if axis in axes else dim for axis, dim in enumerate(dims) if keeps_dims or axis not in axes)
 
 
 # operations that look at one dimension, whose channels they fix
 
 
-def _along(graph: "Graph", node: Node, place: int, stays: bool) -> Dims:
+def _along(graph: "Graph", node: Node, axis: int, stays: bool) -> Dims:
     dims = list(graph.dims(node.args[0]))
-    fix(dims[place])
-    dims[place : place + 1 or None] = [None] if stays else []
+    fix(dims[axis])
+    dims[axis : axis + 1 or None] = [None] if stays else []
     return tuple(dims)
 
 
 def _mixed(graph: "Graph", node: Node) -> Dims:
-    return _along(graph, node, _place(node, 1), stays=True)
+    return _along(graph, node, _axis(node, 1), stays=True)
 
 
 def _selected(graph: "Graph", node: Node) -> Dims:
-    return _along(graph, node, _place(node, 1), stays=False)
+    return _along(graph, node, _axis(node, 1), stays=False)
 
 
 def _cut(graph: "Graph", node: Node) -> Dims:
-    return _along(graph, node, _place(node, 2), stays=True)
+    return _along(graph, node, _axis(node, 2), stays=True)
 
 
-def _place(node: Node, position: int) -> int:
+def _axis(node: Node, position: int) -> int:
     return int(_argument(node, position, "dim", 0)) % len(shape(node.args[0]))
 
 
@@ -181,13 +181,13 @@ def _part(graph: "Graph", node: Node) -> Dims:
 
 def _concatenated(graph: "Graph", node: Node) -> Dims:
     """Channels along the dimension of torch.cat are fixed, those along the others go together."""
-    place = _argument(node, 1, "dim", 0) % len(shape(node))
+    axis = _argument(node, 1, "dim", 0) % len(shape(node))
     parts = [graph.dims(value) for value in node.args[0]]  # type: ignore[union-attr]
     result = list(parts[0])
     for dims in parts:
-        fix(dims[place])
+        fix(dims[axis])
         result = [join(one, other) for one, other in zip(result, dims, strict=True)]
-    result[place] = None
+    result[axis] = None
     return tuple(result)
 
 
@@ -206,7 +206,7 @@ def _stacked(graph: "Graph", node: Node) -> Dims:
 
 def _permuted(graph: "Graph", node: Node) -> Dims:
     dims = graph.dims(node.args[0])
-    return tuple(dims[place] for place in _argument(node, 1, "dims"))
+    return tuple(dims[axis] for axis in _argument(node, 1, "dims"))
 
 
 def _transposed(graph: "Graph", node: Node) -> Dims:
@@ -247,17 +247,17 @@ def _block(before: list[tuple[int, Dim | None]], after: tuple[int, ...]) -> list
     are fixed."""
     result: list[Dim | None] = [None] * len(after)
     long = [(length, dim) for length, dim in before if length > 1]
-    place = next((place for place, length in enumerate(after) if length > 1), None)
+    axis = next((axis for axis, length in enumerate(after) if length > 1), None)
     fix(*(dim for _, dim in long[1:]))
     first = long[0][1] if long else None
-    if first is None or place is None:
+    if first is None or axis is None:
         return result
-    behind = math.prod(after[place + 1 :])
+    behind = math.prod(after[axis + 1 :])
     repeat = first.repeat * math.prod(length for length, _ in long[1:])  # entries of the block for each channel
     if repeat % behind:
         first.channels.fix()
     else:
-        result[place] = Dim(first.channels, repeat // behind)
+        result[axis] = Dim(first.channels, repeat // behind)
     return result
 
 
