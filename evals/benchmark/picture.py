@@ -6,7 +6,7 @@ from evals.benchmark.methods import row_of
 from evals.benchmark.run import SHARES
 from evals.benchmark.standing import OWN, entries
 from evals.benchmark.tasks import TASKS
-from evals.paper.runs import Measurement
+from evals.paper.measurement import Measurement
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED
 
 _ROW = 0.21

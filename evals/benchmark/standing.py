@@ -7,7 +7,7 @@ import numpy as np
 
 from evals.benchmark.methods import row_of
 from evals.benchmark.tasks import TASKS
-from evals.paper.runs import Measurement
+from evals.paper.measurement import Measurement
 
 OWN = "own %"
 """The figure that decides: accuracy on a client's own test samples, mean over clients."""
