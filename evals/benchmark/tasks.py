@@ -39,7 +39,7 @@ class Task:
 # FedorAS has 5 rounds of the supernet to one of fine-tuning each tier, as in its paper; FedNAS searches for half of its
 # budget; SPIDER's networks lose an operator's rivals in each of six layers
 _HAR_STAGES = {
-    "fedoras": {"stop_macs": None, "rounds": 41, "$.supernet_rounds": 20, "$.finetune_rounds": 4},
+    "fedoras": {"stop_macs": None, "rounds": 111, "$.supernet_rounds": 55, "$.finetune_rounds": 11},
     "fednas": {"$.search_rounds": 10},
     "spider": {"stop_macs": None, "rounds": 6, "$.proj_start": 2, "$.proj_recovery": 1},
 }
