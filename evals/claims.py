@@ -7,15 +7,14 @@ both pages is written by hand. The folder of each paper gets ledger.md, with all
 of evals/paper/ledger.py, one for all papers.
 """
 
-import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from evals.fedoras import ledger as fedoras
 from evals.fedtrans import ledger as fedtrans
 from evals.hypemefed import ledger as hypemefed
 from evals.moss import ledger as moss
+from evals.paper.blocks import with_block
 from evals.paper.claim_pages import claim_lines, overview_lines, section_lines
 from evals.paper.ledger import Claim, Judged, judged
 from evals.paper.papers import TITLES
@@ -30,7 +29,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "moss": moss.CLAIMS,
 }
 SCALE = "small"
-_BLOCK = "<!-- {}: written by python -m evals.claims -->\n{}\n<!-- end of {} -->"
+_COMMAND = "python -m evals.claims"
 
 
 def all_judged() -> list[tuple[str, Judged]]:
@@ -45,23 +44,15 @@ def all_judged() -> list[tuple[str, Judged]]:
     return outcomes
 
 
-def with_block(text: str, name: str, lines: Sequence[str]) -> str:
-    """The text with these lines in the place of those of the block ``name``, which has to be there."""
-    begin, end = (re.escape(part) for part in _BLOCK.format(name, "\n", name).split("\n\n\n"))
-    pattern = re.compile(f"{begin}\n.*?{end}", re.DOTALL)
-    if not pattern.search(text):
-        raise ValueError(f"there is no block {name!r} to write")
-    block = _BLOCK.format(name, "\n" + "\n".join(lines) + "\n", name)
-    return pattern.sub(lambda _: block, text, count=1)
-
-
 def pages() -> dict[Path, str]:
     """All files that this script writes, as they are to be."""
     judged_claims = all_judged()
     claims, readme = (FOLDER / name for name in ("claims.md", "README.md"))
     texts = {
-        claims: with_block(claims.read_text(encoding="utf-8"), "ledger", claim_lines(judged_claims, TITLES)),
-        readme: with_block(readme.read_text(encoding="utf-8"), "overview", overview_lines(judged_claims, TITLES)),
+        claims: with_block(claims.read_text(encoding="utf-8"), "ledger", _COMMAND, claim_lines(judged_claims, TITLES)),
+        readme: with_block(
+            readme.read_text(encoding="utf-8"), "overview", _COMMAND, overview_lines(judged_claims, TITLES)
+        ),
     }
     for name, title in TITLES.items():
         lines = [

@@ -22,6 +22,7 @@ _CHANNELS = {"model": "$large"}
 _EXITS = {"model": "$exits"}
 _TYPED = {"model": "$large", "$.types": "$types", "$.groups": "$groups"}
 _KEPT = {**_TYPED, "$.representation": 32}
+_SMALL_SEARCH = {"$.evaluations": 64, "$.population": 32, "$.parents": 16}
 _SIZES = {"$.param_ratio": "$shares", "$.groups": "$width_groups"}
 
 
@@ -48,7 +49,10 @@ class Row:
     def job_keys(self, task: Task, folder: Path) -> dict[str, Any]:
         """Return the job_conf keys of the row on a task, whose networks are written into ``folder``."""
         stand_in = values(task, folder)
-        keys = {"model": "$small", "capacity_model": "$weakest", **self.keys}
+        stages = task.stages.get(self.method, {})
+        keys = {"model": "$small", "capacity_model": "$weakest", **self.keys, **stages}
+        if "$space" in keys.values() and task.networks.space is None:
+            raise UserError(f"{task.title} has no supernet yet, which {self.method} searches")
         return {
             key.replace("$.", f"{self.method}."): stand_in.get(value, value) if isinstance(value, str) else value
             for key, value in keys.items()
@@ -63,6 +67,7 @@ def values(task: Task, folder: Path) -> dict[str, Any]:
     - ``$rates``: fitted rates of ``large``, rising; ``$falling_rates``: the same, falling; ``$narrow_rates``: below 1
     - ``$shares``: shares of ``large``'s parameters at these rates; ``$width_groups``: clients of each rate
     - ``$skeletons``: FedSkel's shares of filters; ``$skeleton_groups``: clients of each
+    - ``$space``: a supernet; ``$limits``: MMACs that each kind of device affords
     - ``$widths``: rates of ``scaled`` up to each exit
     """
     files = task.networks.written(task.shape, task.classes, folder)
@@ -80,6 +85,7 @@ def values(task: Task, folder: Path) -> dict[str, Any]:
         "$width_groups": widths.groups,
         "$skeletons": skeletons.sizes,
         "$skeleton_groups": skeletons.groups,
+        "$limits": [limit / 1e6 for limit in limits],
         "$widths": fitted.exit_widths(specs["scaled"], limits),
     }
 
@@ -90,7 +96,7 @@ def groups(clients: int) -> list[int]:
 
 
 _REFERENCE, _ONE, _WIDTH, _DEPTH = "floors and ceilings", "one model", "width", "depth"
-_GROW, _TYPES, _PRUNE, _EXCHANGE = "growing", "types of devices", "pruning", "small tensors"
+_GROW, _SEARCH, _TYPES, _PRUNE, _EXCHANGE = "growing", "search", "types of devices", "pruning", "small tensors"
 
 ROWS = {
     "local only": Row("local", _REFERENCE, reference=True),
@@ -113,6 +119,13 @@ ROWS = {
     ),
     "HypeMeFed": Row("hypemefed", _DEPTH, _EXITS),
     "FedTrans": Row("fedtrans", _GROW, {"$.gamma": 5, "$.delta": 10, "$.beta": 0.02}),
+    "FedorAS": Row(
+        "fedoras",
+        _SEARCH,
+        {"model": "$space", "$.brackets": "$limits", "$.shares": [1 / KINDS] * KINDS, **_SMALL_SEARCH},
+    ),
+    "FedNAS": Row("fednas", _SEARCH, {"model": "$space"}),
+    "SPIDER": Row("spider", _SEARCH, {"model": "$space"}),
     "Hermes": Row("hermes", _PRUNE, {**_CHANNELS, **_SIZES, "$.start": "type"}),
     "TailorFL": Row("tailorfl", _PRUNE, {**_CHANNELS, **_SIZES}),
     "FedMask": Row("fedmask", _PRUNE, {**_CHANNELS, **_SIZES}),

@@ -7,7 +7,8 @@ smallest versions at most B:
 - ``atoms`` for SplitMix: an eighth of its channels costs what ``small`` does;
 - ``exits``: a VGG of five blocks, whose exits cost at most B, 2 B, 4 B, 8 B and 16 B;
 - ``scaled`` for ScaleFL, which narrows and shortens: the widest such VGG that costs at most 16 B;
-- ``types``: five foreign architectures.
+- ``types``: five foreign architectures;
+- ``space``: a supernet, whose cheapest path costs at most B.
 """
 
 import json
@@ -21,6 +22,8 @@ from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE, Cell
 from fedscale_ext.models.families.nasbench201 import make as cells
+from fedscale_ext.models.supernet.spaces import SPACES
+from fedscale_ext.models.supernet.spaces import make as supernet
 
 EXITS = 5
 _POOLS = [True, False, True, False, True, False]
@@ -36,12 +39,14 @@ class Networks:
         exits: Channels of the VGG's stem and blocks.
         types: Named models, or (channels, channels, hidden units) of a CNN, weakest device first.
         weakest: Which of ``types`` costs B. None: ``small`` does.
+        space: Channels of the supernet's stem and of its three groups of two layers. None: the task has no supernet.
     """
 
     channels: tuple[int, int]
     exits: tuple[int, ...]
     types: tuple[str | tuple[int, int, int], ...]
     weakest: str | tuple[int, int, int] | None
+    space: tuple[int, int, int, int] | None = None
 
     def written(self, shape: Shape, classes: int, folder: Path) -> dict[str, str]:
         """Write the specs into ``folder``, and return their paths by what they are called above and by ``weakest``."""
@@ -68,6 +73,7 @@ def _specs(sizes: Networks, shape: Shape, classes: int) -> dict[str, ModelSpec]:
         "exits": _vgg(shape, classes, sizes.exits),
         "scaled": _widest_vgg(shape, classes, sizes.exits, 2 ** (KINDS - 1) * models.cost(weakest).forward_macs),
         "weakest": weakest,
+        **({} if sizes.space is None else {"space": _space(shape, classes, sizes.space)}),
         **{f"type{kind}": _named(each, shape, classes) for kind, each in enumerate(sizes.types, start=1)},
     }
 
@@ -95,6 +101,15 @@ def _widest_vgg(shape: Shape, classes: int, widths: Sequence[int], limit: int) -
         widest = wider
 
 
+def _space(shape: Shape, classes: int, widths: Sequence[int]) -> ModelSpec:
+    """Return a supernet with the operators of FedorAS's CNN space; all but the first group halve sides."""
+    stem, *groups = widths
+    reductions = [("pool", width, 1 if number == 0 else 2) for number, width in enumerate(groups)]
+    operators = SPACES["cnn_l"]["operators"]
+    fields = {"form": "cnn", "stem": (stem, 2), "blocks": (2, 2, 2), "reductions": reductions, "operators": operators}
+    return supernet(shape, classes, **fields)
+
+
 def _named(model: str | tuple[int, int, int], shape: Shape, classes: int) -> ModelSpec:
     if isinstance(model, str):
         return models.named_spec(model, shape, classes)
@@ -105,7 +120,7 @@ def _named(model: str | tuple[int, int, int], shape: Shape, classes: int) -> Mod
 
 FOLDED = Networks(
     (4, 8), (1, 3, 8, 20, 40, 64),
-    ((1, 4, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None,
+    ((1, 4, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None, (3, 8, 16, 24),
 )  # fmt: skip
 USUAL = Networks(
     (8, 16), (6, 8, 16, 32, 64, 128),

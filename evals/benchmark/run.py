@@ -47,9 +47,9 @@ def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: M
         "device_conf_file": str(devices),
         "method": row.method,
         **task.keys,
-        **row.job_keys(task, folders["runs"] / "models" / name),
         "stop_macs": task.budget_macs,
         "eval_macs": task.budget_macs / TESTS,
+        **row.job_keys(task, folders["runs"] / "models" / name),
         **dict.fromkeys(("learning_rate", *row.rate_keys), rate),
     }
 

@@ -22,6 +22,7 @@ class Task:
         networks: Its networks.
         seeds: Seeds of the table; the seed after the last one chooses learning rates.
         keys: job_conf keys of all its jobs.
+        stages: job_conf keys of methods whose stages have a number of rounds, by method.
     """
 
     title: str
@@ -32,12 +33,20 @@ class Task:
     networks: Networks = USUAL
     seeds: tuple[int, ...] = (1, 2, 3)
     keys: Mapping[str, Any] = field(default_factory=dict)
+    stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+# FedorAS has 5 rounds of the supernet to one of fine-tuning each tier, as in its paper; FedNAS searches for half of its
+# budget; SPIDER's networks lose an operator's rivals in each of six layers
+_HAR_STAGES = {
+    "fedoras": {"stop_macs": None, "rounds": 111, "$.supernet_rounds": 55, "$.finetune_rounds": 11},
+    "fednas": {"$.search_rounds": 10},
+    "spider": {"stop_macs": None, "rounds": 6, "$.proj_start": 2, "$.proj_recovery": 1},
+}
 _STEPS = {"num_participants": 10, "local_steps": 20, "batch_size": 20}
 TASKS = {
     "har": Task("UCI HAR", (9, 8, 16), 6, 30, 0.03e12, FOLDED, seeds=(1, 2, 3, 4, 5),
-                keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}),
+                keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}, stages=_HAR_STAGES),
     "chars": Task("chars74k", (1, 28, 28), 62, 55, 1.0e12, replace(USUAL, exits=(6, 7, 16, 32, 64, 128)),
                   keys={**_STEPS, "public_samples": 110}),
     "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),

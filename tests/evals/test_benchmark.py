@@ -5,18 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evals.benchmark import fitted, standing, table
+from evals.benchmark import fitted, pages, standing, table
 from evals.benchmark.__main__ import main
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
 from evals.benchmark.methods import ROWS, groups, rows_of, values
 from evals.benchmark.networks import EXITS
-from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_names
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.models.multi_exit.family import prefix
+from fedscale_ext.models.supernet import costs
 from fedscale_ext.submodels import narrowed, rate_of
 
 
@@ -42,6 +43,25 @@ def test_every_kind_of_device_affords_a_network_of_every_approach(name: str) -> 
         assert models.cost(prefix(specs["exits"], kind + 1)).forward_macs <= budget
     assert macs["small"] <= budgets[0] and models.cost(narrowed(specs["atoms"], 1 / 8)).forward_macs <= budgets[0]
     assert macs["exits"] <= macs["scaled"] <= budgets[-1] and EXITS == KINDS
+
+
+def test_each_kind_of_device_affords_a_path_of_the_supernet() -> None:
+    """Tiers' brackets are the budgets; FedorAS counts some per cent more than the MACs that bound a client."""
+    task = TASKS["har"]
+    specs = task.networks.specs(task.shape, task.classes)
+    first, *_, last = fitted.budgets(specs["weakest"])
+    table = costs.tables(specs["space"], published=True)
+    assert costs.path_cost(table, costs.cheapest_path(specs["space"])) < first
+    assert 8 * first < costs.path_cost(table, costs.dearest_path(specs["space"])) <= last
+
+
+def test_every_shipped_method_has_a_row() -> None:
+    assert {row.method for row in ROWS.values()} == set(method_names())
+
+
+def test_a_task_without_a_supernet_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="chars74k has no supernet yet, which fedoras searches"):
+        ROWS["FedorAS"].job_keys(TASKS["chars"], tmp_path)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -106,7 +126,7 @@ def test_a_method_of_ones_own_has_a_row(tmp_path: Path) -> None:
     assert keys["heterofl.rates"] == ROWS["HeteroFL"].job_keys(TASKS["har"], tmp_path)["heterofl.rates"]
     assert keys["proxy_mu"] == 0.1 and keys["model"].endswith("large.json")
     mine = Measurement("har", "benchmark", 1, {"row": "mine", "learning_rate": 0.1}, lines()[0].figures)
-    assert any(line.startswith("| mine | your own |") for line in table.page([*lines(), mine]).splitlines())
+    assert any(line.startswith("| mine | your own |") for line in pages.results_page([*lines(), mine]).splitlines())
 
 
 def test_a_method_that_is_not_installed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +156,7 @@ def test_ranks_are_paired_by_seed_and_leave_floors_out() -> None:
 
 
 def test_a_table_has_methods_first_and_floors_below() -> None:
-    shown = [line for line in table.page(lines()).splitlines() if line.startswith("| ")]
+    shown = [line for line in pages.results_page(lines()).splitlines() if line.startswith("| ")]
     names = ["| method", "| ---", "| HeteroFL", "| FjORD", "| local only"]
     assert [line.split(" | ")[0] for line in shown] == names * 2
     assert "| 1.5 ± 6.4 | 60.0 ± 14.1 |" in shown[2]
@@ -149,11 +169,15 @@ def test_seeds_that_choose_learning_rates_are_no_results() -> None:
     assert row.values("own %").tolist() == [50.0, 70.0] and row.rate == 0.1
 
 
-def test_page_and_pictures_are_those_of_the_recorded_lines() -> None:
+def test_pages_are_those_of_the_recorded_lines() -> None:
     """Nothing is written by hand."""
-    folder = BENCHMARK.folder
-    runs = list(Records.load(folder).runs.values())
-    assert (folder / table.PAGE).read_text(encoding="utf-8") == table.page(runs)
-    for task in TASKS:
-        if standing.entries(runs, task):
-            assert (folder / f"{task}.svg").read_text(encoding="utf-8") == picture(runs, task) + "\n"
+    for path, text in pages.pages(list(Records.load(BENCHMARK.folder).runs.values())).items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: python -m evals.benchmark.pages writes it"
+
+
+def test_a_short_table_has_the_best_of_each_family() -> None:
+    shown = table.short_cells(table.best_of_families(standing.entries(lines(), "har")))[1:]
+    assert shown == [
+        ["HeteroFL", "width", "60.0 ± 14.1", "2.0", "6.0"],
+        ["local only", "floors and ceilings", "90.0 ± 0.0", "2.0", "6.0"],
+    ]

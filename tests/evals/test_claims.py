@@ -8,6 +8,7 @@ import pytest
 
 from evals import claims
 from evals.paper import output
+from evals.paper.blocks import with_block
 from evals.paper.claim_pages import claim_lines, fitting, overview_lines, section_lines
 from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Claim, Evidence, Finding, Judged
 from evals.paper.orders import Interval, Order
@@ -169,11 +170,11 @@ def test_claims_stand_in_the_table_of_their_paper() -> None:
 
 def test_a_block_is_written_between_its_lines_alone() -> None:
     text = "before\n<!-- x: written by python -m evals.claims -->\nold\n<!-- end of x -->\nafter\n"
-    new = claims.with_block(text, "x", ["new \\1"])
+    new = with_block(text, "x", "python -m evals.claims", ["new \\1"])
     assert new == "before\n<!-- x: written by python -m evals.claims -->\n\nnew \\1\n\n<!-- end of x -->\nafter\n"
-    assert claims.with_block(new, "x", ["new \\1"]) == new
+    assert with_block(new, "x", "python -m evals.claims", ["new \\1"]) == new
     with pytest.raises(ValueError, match="there is no block 'y'"):
-        claims.with_block(text, "y", [])
+        with_block(text, "y", "python -m evals.claims", [])
 
 
 def test_no_results_file_of_a_claim_names_a_place_of_a_machine() -> None:

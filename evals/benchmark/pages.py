@@ -1,0 +1,76 @@
+"""Writes the benchmark's page and pictures, and its short tables in two READMEs, from what is recorded.
+
+python -m evals.benchmark.pages
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evals.benchmark.methods import ROWS
+from evals.benchmark.picture import picture
+from evals.benchmark.standing import entries
+from evals.benchmark.table import accuracy_cells, best_of_families, cost_cells, markdown, short_cells
+from evals.benchmark.tasks import BENCHMARK, TASKS
+from evals.paper.blocks import with_block
+from evals.paper.measurement import Measurement
+from evals.paper.runs import Records, replace_file
+
+FOLDER = BENCHMARK.folder
+_COMMAND = "python -m evals.benchmark.pages"
+_HEAD = """\
+# Benchmark
+
+Every method on the same clients, with the same budget of training. `python -m evals.benchmark.pages` writes this page
+from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
+
+- **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
+- **on all %**: the same models on all clients' test samples.
+- **worst tenth %**: own accuracy of the tenth of the clients that fare worst.
+- **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
+- **rank**: mean over the seeds that all methods have, with Student's 95 % interval. Lower is better.
+- **rate**: the learning rate that was chosen of three.
+- **(n beyond)**: so many of the clients train more than their devices afford.
+- **TMACs, MB up, MB down**: what all clients computed, sent and received.
+- **device MB**: memory of a training step of the largest model that a client has.
+- **virtual h**: hours on the clients' clock.
+- **server s**: the server's own work, on the machine of the run.
+"""
+
+
+def results_page(runs: Sequence[Measurement]) -> str:
+    """Return the text of ``results.md``."""
+    lines = _HEAD.split("\n")
+    for name, task in TASKS.items():
+        rows = entries(runs, name)
+        if rows:
+            lines += [f"## {task.title}", "", f"{len(rows)} of {len(ROWS)} rows have results so far.", ""]
+            lines += [f"![Accuracy of each method on {task.title}]({name}.svg)", ""]
+            lines += [*markdown(accuracy_cells(rows)), "", f"What it cost on {task.title}:", ""]
+            lines += [*markdown(cost_cells(rows)), ""]
+    return "\n".join(lines)
+
+
+def pages(runs: Sequence[Measurement]) -> dict[Path, str]:
+    """Return all files that this script writes, as they are to be."""
+    evals, root = FOLDER.parent / "README.md", FOLDER.parents[1] / "README.md"
+    rows = entries(runs, "har")
+    texts = {
+        FOLDER / "results.md": results_page(runs),
+        evals: with_block(evals.read_text(encoding="utf-8"), "benchmark", _COMMAND, markdown(short_cells(rows))),
+        root: with_block(
+            root.read_text(encoding="utf-8"), "benchmark", _COMMAND, markdown(short_cells(best_of_families(rows)))
+        ),
+    }
+    return texts | {FOLDER / f"{task}.svg": picture(runs, task) + "\n" for task in TASKS if entries(runs, task)}
+
+
+def main() -> None:
+    """Write the files that changed, and name them."""
+    for path, text in pages(list(Records.load(FOLDER).runs.values())).items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            replace_file(path, text)
+            print(f"wrote {path.relative_to(FOLDER.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()
