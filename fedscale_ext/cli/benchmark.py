@@ -1,13 +1,12 @@
 """``fedscale benchmark``: a method on the same clients, devices and budget as all others, and its place among them."""
 
-import importlib
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.checkout import harness
 from fedscale_ext.core.errors import UserError, did_you_mean
 
 
@@ -54,8 +53,7 @@ def benchmark(
 
     Example: fedscale benchmark mymethod --tasks har --set 'model=$large'
     """
-    harness = _harness("__main__")
-    known = list(_harness("tasks").TASKS)
+    known = list(harness("tasks").TASKS)
     for task in tasks or ():
         if task not in known:
             raise UserError(f"the benchmark has no task {task!r}{did_you_mean(task, known)}: it has {', '.join(known)}")
@@ -70,21 +68,6 @@ def benchmark(
         words += ["--rates", *map(str, rates)] if rates else []
     words += ["--sources", str(sources)] if sources else []
     words += ["--workers", str(workers)] if workers else []
-    code = harness.benchmark(words)
+    code = harness("__main__").benchmark(words)
     if code:
         raise typer.Exit(code)
-
-
-def _harness(module: str) -> Any:
-    """Import a module of ``evals/benchmark``, which stands beside this package in the repository."""
-    import fedscale_ext
-
-    root = Path(fedscale_ext.__file__).resolve().parents[1]
-    if not (root / "evals" / "benchmark").is_dir():
-        raise UserError(
-            f"the benchmark's tasks and rows are in the repository, and {root} is none: clone it, "
-            "install it with `pip install -e .`, and give the command again"
-        )
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    return importlib.import_module(f"evals.benchmark.{module}")

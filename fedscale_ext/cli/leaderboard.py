@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedscale_ext.cli import complete
+from fedscale_ext.cli.checkout import harness, in_checkout
 from fedscale_ext.cli.command_group import CommandGroup
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ Entries = Annotated[Path, typer.Option("--entries", metavar="DIR", help="Folder 
 def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries = _FOLDER) -> None:
     """Show FedScale's leaderboard, with your entries and this machine's finished jobs in their places.
 
-    Accuracy is over all test samples, as FedScale has it, with its deviation over seeds.
+    Accuracy is over all test samples, as FedScale has it, with its deviation over seeds. Below stand the best rows of
+    the benchmark.
 
     Example: fedscale leaderboard --data-set femnist
     """
@@ -61,6 +63,10 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
             out.print()
         for note in notes:
             print(note)
+        if data_set is None and in_checkout():
+            titles, *best = harness("pages").best_methods()
+            print("\nThe benchmark: the best method of each family on UCI HAR (`fedscale benchmark` shows all)\n")
+            print_table(out, titles, best)
 
 
 @app.command()

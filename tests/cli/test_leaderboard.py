@@ -37,6 +37,13 @@ def test_the_published_rows_are_shown_with_ones_own(call, five):
     assert lines[1].split()[3] == "0.7850±0.0009" and lines[4].endswith("you, 5 of 5 seeds")
 
 
+def test_the_benchmark_stands_below_all_boards(call, state):
+    code, out, err = call("leaderboard")
+    assert (code, err) == (0, "")
+    assert "\nThe benchmark: the best method of each family on UCI HAR" in out
+    assert any(line.startswith("HeteroFL  ") or " width " in line for line in out.splitlines())
+
+
 def test_a_data_set_without_a_board_is_one_sentence(call, state):
     code, out, err = call("leaderboard", "--data-set", "mnist")
     assert (code, out) == (2, "") and "has no data set 'mnist': it has openimage, femnist and speech" in err
