@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from fedscale_ext.core.auc import Auc
 from fedscale_ext.core.confusion import Confusion, of_samples
 from fedscale_ext.core.types import Evaluation
 
@@ -33,3 +34,12 @@ def matching(evaluation: Evaluation, classes: int) -> Confusion:
     wrong = number >= np.asarray(evaluation.correct)[owner]
     true = number % classes
     return of_samples(owner, true, (true + wrong) % classes, len(evaluation.count), classes)
+
+
+def half_areas(evaluation: Evaluation) -> Auc:
+    """AUC of one half for each class of an evaluation with matrices, to within a hundredth."""
+    assert evaluation.confusion is not None
+    client, true = evaluation.confusion.tested_classes
+    there = np.isin(np.arange(evaluation.confusion.classes), true)
+    pooled, error = (np.where(there, value, np.nan) for value in (0.5, 0.01))
+    return Auc(np.full(len(client), 0.5), pooled, error)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from confusions import matching
+from confusions import half_areas, matching
 from synthetic_job import header, models, records
 
 from fedscale_ext.core.types import personal_version
@@ -34,12 +34,13 @@ def write_job(
     finished: bool = True, rounds: int = 20, clients: bool = True, job_name: str | None = None,
     settings: dict[str, Any] | None = None, shift: float = 0.0, whole: float | None = None,
     personal: bool = False, tuned: float | None = None, failed: dict[str, int] | None = None,
-    affords: float = 1.0, classes: int | None = None, **head: Any,
+    affords: float = 1.0, classes: int | None = None, auc: bool = False, **head: Any,
 ) -> Path:  # fmt: skip
     """A job's folder; ``settings`` are keys of its configuration, ``shift`` is added to its accuracies, ``whole``
     is what its global model reaches, ``personal`` serves each client its own version, ``tuned`` is what each reaches
     after fine-tuning, ``failed`` are reasons of clients that fail in the first round, ``affords`` multiplies
-    capacities, ``classes`` are counted in its last test, ``head`` goes into its header."""
+    capacities, ``classes`` are counted in its last test, with ``auc`` that of each is one half, ``head``
+    goes into its header."""
     job = header(generated=generated)
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip
@@ -53,6 +54,8 @@ def write_job(
             record.evaluation = replace(record.evaluation, serve=tuple(map(personal_version, record.evaluation.serve)))
         if classes is not None and record is history[-1] and record.evaluation is not None:
             record.evaluation = replace(record.evaluation, confusion=matching(record.evaluation, classes))
+            if auc:
+                record.evaluation = replace(record.evaluation, auc=half_areas(record.evaluation))
         written.round(record)
     written.close()
     population = Population(np.ones(CLIENTS), np.ones(CLIENTS), None, "made")

@@ -112,9 +112,9 @@ class Result(Mapping[str, Any]):
         """Table with a row per client.
 
         The name is the one that the data give the client, None for jobs of earlier versions. Further columns are its
-        accuracy in the last test, its balanced accuracy and macro F1 where the job counted classes, the key of its
-        served model, and its samples. ``capacity`` is the MACs per sample that its device affords; the speed of the
-        device follows.
+        accuracy in the last test, its balanced accuracy and macro F1 where the job counted classes, its AUC where the
+        job has the key ``auc``, the key of its served model, and its samples. ``capacity`` is the MACs per sample that
+        its device affords; the speed of the device follows.
         """
         from fedscale_ext.metrics.jsonable import plain
         from fedscale_ext.report.series import client_rows
@@ -125,7 +125,8 @@ class Result(Mapping[str, Any]):
         """Return a table with a row per class, of the job's last test.
 
         Columns are the class's ``label`` and ``name``, its test ``samples``, the number that was ``predicted`` as it,
-        the ``accuracy`` on its samples, and ``f1``. A class without test samples has no accuracy.
+        the ``accuracy`` on its samples, and ``f1``; ``auc`` where the job has that key. A class
+        without test samples has no accuracy.
 
         Args:
             client: Name of a client. By default, the test samples of all clients count together.

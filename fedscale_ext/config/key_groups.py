@@ -63,7 +63,7 @@ GROUPS = (
         "Evaluation",
         _keys(
             "eval_interval eval_macs test_bsz mask_test bn_statistics bn_statistics_clients personalise_epochs "
-            "test_on_all test_around_training"
+            "test_on_all auc test_around_training"
         ),
     ),
     KeyGroup("Stopping", _keys("stop_gain stop_patience stop_unit stop_macs")),

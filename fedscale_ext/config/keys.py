@@ -222,6 +222,11 @@ class JobKeys(BaseModel):
         description="At the end of the job, the model of each client is also tested on the test samples of all "
         "clients. Each personal model takes a pass of its own over them.",
     )
+    auc: bool = Field(
+        False,
+        description="At the end of the job, clients' test samples are also ranked by their scores: "
+        "[AUC](running.md#auc) of each class against the others. Data of text have none.",
+    )
     test_around_training: bool = Field(
         False,
         description="At the end of the job, each client does one more local training, and its model is tested before "

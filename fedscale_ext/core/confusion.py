@@ -59,6 +59,17 @@ class Confusion:
         """Correct predictions of each client, int64 [clients]."""
         return self._sums(np.where(self.true == self.predicted, self.counts, 0))
 
+    @property
+    def tested_classes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Index of the client, and class, of each pair of a client and a class among its samples, int64 [pairs] each.
+
+        Clients ascend, and the classes of one client.
+        """
+        client, true = self.owner, self.true
+        new = np.ones(len(true), dtype=bool)
+        new[1:] = (client[1:] != client[:-1]) | (true[1:] != true[:-1])
+        return client[new], true[new]
+
     def _sums(self, values: np.ndarray) -> np.ndarray:
         return np.diff(np.concatenate([[0], np.cumsum(values)])[self.offsets])
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from fedscale_ext.core.auc import Auc
 from fedscale_ext.core.client_config import FIELDS, OVERRIDABLE
 from fedscale_ext.core.confusion import Confusion
 from fedscale_ext.core.errors import UserError, did_you_mean
@@ -244,7 +245,8 @@ class Evaluation:
     takes no part in means); ``named`` maps a title to (accuracy, mean loss) over all samples, ``named_correct``
     to the correct answers on each client's (NaN: not tested). Where models are tested with masked logits (the key
     ``mask_test``), ``unmasked`` has the correct answers of the same models without the mask, else None. ``confusion``
-    is there for the last test of a job whose data have classes; with ``mask_test``, it is that of masked logits.
+    is there for the last test of a job whose data have classes; with ``mask_test``, it is that of masked logits. So is
+    ``auc``, which a job with the key ``auc`` has beside it.
     """
 
     round: int
@@ -258,6 +260,7 @@ class Evaluation:
     # factories, so that they are no attributes of the class: an evaluation on disk reads them
     unmasked: np.ndarray | None = field(default_factory=lambda: None)
     confusion: Confusion | None = field(default_factory=lambda: None)
+    auc: Auc | None = field(default_factory=lambda: None)
 
     @property
     def client_accuracy(self) -> np.ndarray:

@@ -6,6 +6,7 @@ A class counts for a client if the client has test samples of it:
   Classes that it has no test samples of do not count.
 - *F1* of a class is 2 TP / (2 TP + FP + FN). *Macro F1* of a client is the mean over the classes that are among its
   test samples or were predicted for one. A class that was predicted without being there counts, with 0.
+- AUC is there if the job measured it (``auc.py``).
 - *Pooled* figures are of the test samples of all clients together, as if one client had them.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 from fedscale_ext.core.confusion import Confusion
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.data.registry import known
+from fedscale_ext.metrics.auc import auc_summary, class_auc
 
 TEXT = "the classes are the next characters of a text; perplexity stands beside accuracy"
 NOT_ENDED = "classes are counted in the last test of a job"
@@ -81,7 +83,7 @@ def class_summary(evaluation: Evaluation | None, config: Mapping[str, Any]) -> d
     confusion = None if evaluation is None else evaluation.confusion
     if absent is not None or evaluation is None or confusion is None:
         return {"absent": absent or NOT_ENDED}
-    everybody = confusion.over_all()
+    everybody, auc = confusion.over_all(), evaluation.auc
     return {
         "round": evaluation.round,
         **{
@@ -89,7 +91,8 @@ def class_summary(evaluation: Evaluation | None, config: Mapping[str, Any]) -> d
                    "per_client": of(confusion)}
             for name, of in (("balanced_accuracy", balanced_accuracy), ("macro_f1", macro_f1))
         },
-        "classes": vars(by_class(confusion)),
+        **({"auc": auc_summary(confusion, auc)} if auc is not None else {}),
+        "classes": vars(by_class(confusion)) | ({"auc": class_auc(confusion, auc)} if auc is not None else {}),
     }  # fmt: skip
 
 

@@ -4,7 +4,8 @@
 smallest type that holds them), ``loss`` (float64) and ``served``, the place of the client's model among the keys that
 the metadata calls ``models``; ``named/0`` and so on the correct answers (float64) of the global models whose titles the
 metadata calls ``named``; ``unmasked`` the correct answers without the mask of ``mask_test``, where there is one;
-``confusion/sizes`` and so on the confusion matrices of the last test, of as many classes as the metadata's ``classes``.
+``confusion/sizes`` and so on the confusion matrices of the last test, of as many classes as the metadata's ``classes``;
+``auc/areas`` and so on its AUC (:class:`fedscale_ext.core.auc.Auc`), if the job measured it.
 As text, 500,000 clients would cost seconds and 10 MB each time, and the evaluations of a long job would take more
 memory than all else.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext.core.auc import Auc
 from fedscale_ext.core.confusion import Confusion, from_tensors, smallest, to_tensors
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation
@@ -31,7 +33,8 @@ from fedscale_ext.util.reading import load_json
 
 FOLDER = "evaluations"
 _NAME = re.compile(r"(?:round|personalised|before_training|after_training|on_all)-(\d+)\.safetensors")
-_CLASSES, _CONFUSION = "classes", "confusion/"
+_CLASSES, _CONFUSION, _AUC = "classes", "confusion/", "auc/"
+_AREAS = tuple(field.name for field in dataclasses.fields(Auc))
 _TYPES = {"correct": np.float64, "top5": np.float64, "loss": np.float64, "count": np.int64}
 
 
@@ -49,7 +52,7 @@ class StoredEvaluation(Evaluation):
         vars(self).update(round=round, named=named, figures=figures, path=path)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _TYPES and name not in ("serve", "named_correct", "unmasked", "confusion"):
+        if name not in _TYPES and name not in ("serve", "named_correct", "unmasked", "confusion", "auc"):
             raise AttributeError(name)
         return getattr(self.whole(), name)
 
@@ -64,10 +67,11 @@ class StoredEvaluation(Evaluation):
             correct = {title: tensors[f"named/{index}"].numpy() for index, title in enumerate(titles)}
             unmasked = tensors["unmasked"].numpy().astype(np.float64) if "unmasked" in tensors else None
             confusion = _confusion(tensors, metadata)
+            auc = _auc(tensors, confusion)
         except (KeyError, IndexError, TypeError, ValueError):
             raise UserError(f"{self.path} is not an evaluation of this version") from None
-        columns |= {"named": self.named, "named_correct": correct, "unmasked": unmasked, "confusion": confusion}
-        return Evaluation(round=self.round, serve=serve, **columns)
+        columns |= {"named": self.named, "named_correct": correct, "unmasked": unmasked}
+        return Evaluation(round=self.round, serve=serve, confusion=confusion, auc=auc, **columns)
 
 
 @accuracy.register
@@ -101,6 +105,8 @@ def write_evaluation(
         metadata[_CLASSES] = str(evaluation.confusion.classes)
         matrices = to_tensors(evaluation.confusion)
         tensors |= {f"{_CONFUSION}{name}": tensor for name, tensor in matrices.items()}
+    if evaluation.auc is not None:
+        tensors |= {f"{_AUC}{name}": torch.from_numpy(getattr(evaluation.auc, name)) for name in _AREAS}
     digest = write_tensors(path, tensors, metadata)
     stored = StoredEvaluation(evaluation.round, evaluation.named, accuracy(evaluation), path)
     line = {
@@ -149,3 +155,14 @@ def _confusion(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str])
         return None
     named = {name.removeprefix(_CONFUSION): tensor for name, tensor in tensors.items() if name.startswith(_CONFUSION)}
     return from_tensors(named, int(metadata[_CLASSES]))
+
+
+def _auc(tensors: Mapping[str, torch.Tensor], confusion: Confusion | None) -> Auc | None:
+    """The AUC of a file; None where it has none. ValueError or KeyError for what does not fit ``confusion``."""
+    if confusion is None or not any(name.startswith(_AUC) for name in tensors):
+        return None
+    columns = {name: tensors[f"{_AUC}{name}"].numpy().astype(np.float64) for name in _AREAS}
+    pairs, classes = len(confusion.tested_classes[0]), confusion.classes
+    if [len(columns[name]) for name in _AREAS] != [pairs, classes, classes]:
+        raise ValueError("AUC of other clients or classes than the confusion matrices")
+    return Auc(**columns)

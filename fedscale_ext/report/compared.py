@@ -17,7 +17,7 @@ from fedscale_ext.report.published import paper_row
 
 Kind = Literal["arm", "tuned", "paper", "floor"]
 # shown in a terminal: few columns, so that 80 of its own suffice
-_IN_TERMINAL = ("accuracy", "global", "balanced", "macro_f1", "iqr", "macs", "network", "time")
+_IN_TERMINAL = ("accuracy", "global", "balanced", "macro_f1", "auc", "iqr", "macs", "network", "time")
 _WITH_SPREAD = ("accuracy", "global")
 PERSONAL, BEYOND = "personal", "beyond capacity"
 _FLOORS = {"majority": "majority of the client's own labels", "most_frequent": "most frequent label of all clients"}

@@ -9,6 +9,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.data.class_names import class_names
 from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.auc import class_auc, client_auc
 from fedscale_ext.metrics.by_class import balanced_accuracy, by_class, class_summary, macro_f1
 from fedscale_ext.report.lineage import origin
 from fedscale_ext.report.loading import LoadedJob
@@ -43,6 +44,8 @@ def client_rows(job: LoadedJob) -> list[dict[str, Any]]:
         if (confusion := job.evaluation.confusion) is not None:
             columns |= {"balanced_accuracy": balanced_accuracy(confusion).tolist(),
                         "macro_f1": macro_f1(confusion).tolist()}  # fmt: skip
+            if (auc := job.evaluation.auc) is not None:
+                columns["auc"] = client_auc(confusion, auc).tolist()
         columns["model"] = list(job.evaluation.serve)
         columns["test_samples"] = np.asarray(job.evaluation.count).tolist()
     if job.clients is not None:
@@ -57,13 +60,15 @@ def class_rows(job: LoadedJob, client: int | None = None) -> list[dict[str, Any]
     UserError, which says why, where the job has no figures of classes.
     """
     confusion = job.evaluation.confusion if job.evaluation is not None else None
-    if confusion is None:
+    if job.evaluation is None or confusion is None:
         why = class_summary(job.evaluation, job.header["config"]).get("absent")
         raise UserError(f"{job.name} has no figures of classes: {why}")
     figures = vars(by_class(confusion if client is None else confusion.of([client - 1])))
     names = class_names(job.header["config"], confusion.classes)
     columns = {"label": list(range(len(names))), "name": names}
     columns |= {name: values.tolist() for name, values in figures.items()}
+    if (auc := job.evaluation.auc) is not None:
+        columns["auc"] = class_auc(confusion, auc, client).tolist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

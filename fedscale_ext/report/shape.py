@@ -150,6 +150,11 @@ class _ClassFigure(_Part):
     pooled: _Share | None
 
 
+class _AucFigure(_ClassFigure):
+    clients: _Count
+    pooled_error: _Share | None
+
+
 class _Classes(_Part):
     samples: list[_Count]
     accuracy: list[_Share | None]
@@ -165,6 +170,7 @@ class _ByClass(_Part):
     absent: str | None = None
     balanced_accuracy: _ClassFigure | None = None
     macro_f1: _ClassFigure | None = None
+    auc: _AucFigure | None = None  # of jobs with the key alone
     classes: _Classes | None = None
 
     @model_validator(mode="after")

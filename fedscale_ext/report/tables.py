@@ -179,7 +179,19 @@ def _class_rows(summary: Mapping[str, Any]) -> Rows:
         for value, name in (min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0]))
     )
     return [("  by class", f"balanced accuracy {balanced}, macro F1 {f1}, means over clients"),
+            *_auc_rows(figures.get("auc")),
             ("  classes", f"worst {worst}, best {best}")]  # fmt: skip
+
+
+def _auc_rows(figures: Mapping[str, Any] | None) -> Rows:
+    """AUC; nothing where the job did not measure it."""
+    if figures is None:
+        return []
+    if figures["pooled"] is None:
+        return [("  AUC", "none: the test samples are all of one class")]
+    mean = f"{percent(figures['mean'])} mean over {figures['clients']:,} clients with two classes or more, "
+    return [("  AUC", f"{mean if figures['clients'] else ''}{percent(figures['pooled'])} over all samples together, "
+                      f"to within {percent(figures['pooled_error'])}")]  # fmt: skip
 
 
 def _loss(value: float | str | None) -> str:

@@ -12,6 +12,7 @@ from fedscale_ext.core.types import Task
 from fedscale_ext.data.importing.notes import untested_note
 from fedscale_ext.data.job_data import split_notice
 from fedscale_ext.population.capacity import capacities
+from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.population.population import Population
 from fedscale_ext.transport.registration import ExecutorInfo
 
@@ -66,6 +67,8 @@ def report_data(config: JobConfig, task: Task, data_info: Mapping[str, Any], not
         notice(f"data: {one_line(note, 1000)}")
     if untested := int((task.test_sizes == 0).sum()):
         notice(untested_note(untested, task.num_clients))
+    if config.job.auc and (absent := why_without_classes({"data_set": config.fedscale.data_set})):
+        notice(f"auc does nothing: {absent}")
     if strangers := data_info["test_only_clients"]:
         notice(f"{strangers} clients of test.csv have no training samples and are left out")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.tasks.auc import AUC, check_auc
 from fedscale_ext.tasks.confusion import CLASSES, SECTION, check_confusion
 from fedscale_ext.tasks.figures import COLUMNS, counted, read_figures
 from fedscale_ext.transport.unit_retries import Unit
@@ -24,11 +25,12 @@ def check_figures(
 ) -> None:
     """Raise WireError unless each section of ``names`` holds possible figures of a unit's clients.
 
-    ``counts``, int64 [clients], are the test samples of each client. Where the unit asks for confusion matrices, these
-    are a section, too.
+    ``counts``, int64 [clients], are the test samples of each client. Where the unit asks for confusion matrices or AUC,
+    these are sections, too.
     """
     by_class = CLASSES in unit.header
-    expected = [*names, *([SECTION] if by_class else [])]
+    with_auc = by_class and AUC in unit.header
+    expected = [*names, *([SECTION] if by_class else []), *([AUC] if with_auc else [])]
     if sections.keys() != set(expected):
         raise WireError(f"an evaluation's sections are {' and '.join(expected)}")
     for name in names:
@@ -42,7 +44,9 @@ def check_figures(
             if not ((correct >= 0) & (correct <= top5) & (top5 <= counts) & whole).all():
                 raise WireError("figures that no count of samples can have")
         if by_class:
-            check_confusion(unit.header, sections[SECTION], counts, counted(figures)[0][:, 0])
+            confusion = check_confusion(unit.header, sections[SECTION], counts, counted(figures)[0][:, 0])
+            if with_auc:
+                check_auc(unit.header, sections[AUC], confusion)
 
 
 def check_missing(unit: Unit, header: Mapping[str, Any]) -> None:

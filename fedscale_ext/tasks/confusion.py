@@ -29,8 +29,10 @@ def read_confusion(header: Mapping[str, Any], section: wire.Section) -> Confusio
         raise wire.WireError(str(error)) from None
 
 
-def check_confusion(header: Mapping[str, Any], section: wire.Section, counts: np.ndarray, correct: np.ndarray) -> None:
-    """Raise WireError unless a section has the matrices of clients with so many test samples and correct answers.
+def check_confusion(
+    header: Mapping[str, Any], section: wire.Section, counts: np.ndarray, correct: np.ndarray
+) -> Confusion:
+    """Return the matrices of a section; WireError unless they are of so many test samples and correct answers.
 
     Args:
         header: The unit's.
@@ -44,3 +46,4 @@ def check_confusion(header: Mapping[str, Any], section: wire.Section, counts: np
         raise wire.WireError(f"confusion matrices of {confusion.num_clients} clients, {len(counts)} were asked for")
     if not (np.array_equal(confusion.samples, counts) and np.array_equal(confusion.correct, correct)):
         raise wire.WireError("confusion matrices that do not add up to the figures beside them")
+    return confusion

@@ -6,9 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from fedscale.cloud import commons
 
+from fedscale_ext.core.auc import Auc, AucSums, combined, histograms_of, pooled
 from fedscale_ext.core.confusion import Confusion, concatenated, gathered
 from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task, WorkItem, members
 from fedscale_ext.tasks.answer_checks import check_figures
+from fedscale_ext.tasks.auc import AUC, auc_section, read_auc
 from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section, read_confusion
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, tested_clients
@@ -20,10 +22,11 @@ from fedscale_ext.transport.wire import Section
 def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan, by_class: bool = False) -> Evaluation:
     """Test each client on the model that the plan serves it, and the plan's named models on all clients.
 
-    ``by_class``: the evaluation has the confusion matrices of clients' served models.
+    ``by_class``: the evaluation has the confusion matrices of clients' served models, and AUC if the job has the key.
     """
     job = dispatcher.job
     serving = set(plan.serve)
+    with_auc = by_class and job.config.job.auc
     requests = [
         (key, list(part))
         for key, clients in pairs_to_test(plan, job.task)
@@ -42,10 +45,11 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan, by_class:
             clients=clients,
             **job.mask_arguments,
             **({CLASSES: job.task.num_classes} if by_class and key in serving else {}),
+            **({AUC: scored} if with_auc and (scored := _served(plan, key, clients)) else {}),
         )
         for key, clients in requests
     ]
-    result = Gathered(plan, job.task, job.masks_tests, by_class)
+    result = Gathered(plan, job.task, job.masks_tests, by_class, with_auc)
     for (key, clients), unit, answer in zip(requests, units, dispatcher.answers(units), strict=True):
         if isinstance(answer, Dropped):
             job.notice(f"round {round}: {len(clients)} clients are not tested on {key}: {answer.reason}")
@@ -53,7 +57,8 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan, by_class:
             continue
         _, sections = answer
         confusion = read_confusion(unit.header, sections[SECTION]) if CLASSES in unit.header else None
-        result.add(key, clients, read_figures(unit.header, sections["figures"]), confusion)
+        auc = read_auc(unit.header, sections[AUC]) if AUC in sections else None
+        result.add(key, clients, read_figures(unit.header, sections["figures"]), confusion, auc)
     return result.evaluation(round)
 
 
@@ -64,7 +69,8 @@ class Evaluate(Kind):
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         bench = worker.bench
-        how = worker.test_batch, bench.device, bool(header.get(MASK)), header.get(CLASSES)
+        scored = frozenset(header.get(AUC, ()))
+        how = worker.test_batch, bench.device, bool(header.get(MASK)), header.get(CLASSES), scored
         with worker.watch("evaluation"):
             if ClientState.kind in header.get(TENSORS, {}):
                 results = [
@@ -77,6 +83,9 @@ class Evaluate(Kind):
         matrices = [each.confusion for each in results if each.confusion is not None]
         if matrices:
             sections[SECTION] = confusion_section(concatenated(matrices))
+        sums = [each.auc for each in results if each.auc is not None]
+        if sums:
+            sections[AUC] = auc_section(combined(sums))
         return {}, sections
 
     def check(  # noqa: D102
@@ -106,14 +115,24 @@ def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
     return list(index_of), np.fromiter(map(index_of.__getitem__, plan.serve), np.int64, len(plan.serve))
 
 
+def _served(plan: EvaluationPlan, key: str, clients: Sequence[int]) -> list[int]:
+    """Return those of the clients that are served the model of a key."""
+    return [client for client in clients if plan.serve[client - 1] == key]
+
+
 class Gathered:
     """Reduces the units' figures to those of each client's served model and of the named models.
 
-    ``mask``: figures have masked columns, too. ``by_class``: confusion matrices come with them.
+    ``mask``: figures have masked columns, too. ``by_class``: confusion matrices come with them, ``auc``: and
+    sums of AUC.
     """
 
-    def __init__(self, plan: EvaluationPlan, task: Task, mask: bool = False, by_class: bool = False) -> None:
-        self._plan, self._task, self._by_class = plan, task, by_class
+    def __init__(
+        self, plan: EvaluationPlan, task: Task, mask: bool = False, by_class: bool = False, auc: bool = False
+    ) -> None:
+        self._plan, self._task, self._by_class, self._auc = plan, task, by_class, auc
+        self._areas: dict[int, np.ndarray] = {}  # by client's index
+        self._scores: list[AucSums] = []
         self._cells: list[np.ndarray] = [np.zeros((3, 0), dtype=np.int64)]  # [owner, cell, count] of served models
         self._unmasked = np.zeros(task.num_clients) if mask else None
         keys, self._served = served(plan)
@@ -124,19 +143,31 @@ class Gathered:
         self._count = task.test_sizes.copy()
         self._named_count = dict.fromkeys(self._named, int(task.test_sizes.sum()))
 
-    def add(self, key: str, clients: Sequence[int], figures: np.ndarray, confusion: Confusion | None = None) -> None:
+    def add(
+        self, key: str, clients: Sequence[int], figures: np.ndarray,
+        confusion: Confusion | None = None, auc: AucSums | None = None,
+    ) -> None:  # fmt: skip
         """Take in the figures [clients, 3 or 6] of a model on the test samples of these clients."""
         rows = np.asarray(clients) - 1
         mine = self._served[rows] == self._index.get(key, -1)
         if confusion is not None:
             part = confusion.of(np.flatnonzero(mine))
             self._cells.append(np.stack([rows[mine][part.owner], part.cells, part.counts]))
+            if auc is not None:
+                self._add_auc(rows[mine], part, auc)
         self._columns[rows[mine]], unmasked = counted(figures[mine])
         if self._unmasked is not None and unmasked is not None:
             self._unmasked[rows[mine]] = unmasked
         if key in self._named:
             self._named[key] += figures[:, : len(COLUMNS)].sum(axis=0)
             self._named_correct[key][rows] = figures[:, 0]
+
+    def _add_auc(self, rows: np.ndarray, confusion: Confusion, auc: AucSums) -> None:
+        """Take in the sums of the clients of these indices, whose matrices ``confusion`` has."""
+        client, _ = confusion.tested_classes
+        ends = np.cumsum(np.bincount(client, minlength=len(rows)))
+        self._areas.update(zip(rows.tolist(), np.split(auc.areas, ends[:-1]), strict=True))
+        self._scores.append(auc)
 
     def miss(self, key: str, clients: Sequence[int]) -> None:
         """Count clients as clients without test samples: they could not be tested on a model."""
@@ -159,4 +190,10 @@ class Gathered:
         if self._by_class:
             owner, cells, counts = np.concatenate(self._cells, axis=1)
             confusion = gathered(owner, cells, counts, len(serve), self._task.num_classes)
-        return Evaluation(round, serve, correct, top5, loss, self._count, named, by_client, self._unmasked, confusion)
+        auc = None
+        if self._auc:
+            areas = np.concatenate([np.zeros(0), *(self._areas[row] for row in sorted(self._areas))])
+            auc = Auc(areas, *pooled(histograms_of(self._scores, self._task.num_classes)))
+        return Evaluation(
+            round, serve, correct, top5, loss, self._count, named, by_client, self._unmasked, confusion, auc
+        )

@@ -5,7 +5,7 @@ of classes that the client has no training samples of set to zero. They are what
 served; the plain ones count for global models, and stand beside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedscale_ext.core.auc import AucSums, auc_sums, log_odds
 from fedscale_ext.core.confusion import Confusion, of_samples
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.label_mask import masked, present
@@ -53,10 +54,11 @@ def test_clients(
 
 
 class Tested(NamedTuple):
-    """A test of some clients: ``figures`` as of :func:`test_clients`, ``confusion`` where it was asked for."""
+    """A test of some clients: ``figures`` as of :func:`test_clients`, the others where they were asked for."""
 
     figures: np.ndarray
-    confusion: Confusion | None
+    confusion: Confusion | None = None
+    auc: AucSums | None = None
 
 
 @torch.no_grad()
@@ -68,10 +70,12 @@ def tested_clients(
     device: torch.device,
     mask: bool = False,
     classes: int | None = None,
+    scored: Collection[int] = (),
 ) -> Tested:
     """Test models as :func:`test_clients` does, and count samples by true and predicted class.
 
     The counts are of ``classes`` classes, None: not counted. With ``mask``, the predictions are those of masked logits.
+    AUC is of the clients that are among ``scored``.
     """
     rows = [data.test_rows(client) for client in clients]
     owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(client_rows) for client_rows in rows]))
@@ -85,10 +89,18 @@ def tested_clients(
     figures = client_figures(logits, labels, there)
     sums = torch.zeros(len(clients), figures.shape[1], dtype=torch.float64).index_add_(0, owner, figures).numpy()
     if classes is None:
-        return Tested(sums, None)
-    predicted = ranked(logits if there is None else masked(logits, there))[:, 0]
+        return Tested(sums)
+    logits = logits if there is None else masked(logits, there)
+    predicted = ranked(logits)[:, 0]
     confusion = of_samples(owner.numpy(), labels.numpy(), predicted.numpy(), len(clients), classes)
-    return Tested(sums, confusion)
+    counts = np.array([client in scored for client in clients])
+    if not counts.any():
+        return Tested(sums, confusion)
+    index = np.cumsum(counts) - 1  # of a client among those that count
+    chosen = torch.from_numpy(counts)[owner]
+    mine = index[owner[chosen].numpy()]
+    auc = auc_sums(mine, labels[chosen].numpy(), log_odds(logits[chosen]), int(counts.sum()))
+    return Tested(sums, confusion, auc)
 
 
 def ranked(logits: Tensor) -> Tensor:

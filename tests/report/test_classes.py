@@ -103,6 +103,27 @@ def test_a_table_has_a_column_per_arm_and_the_mean_over_seeds(folder: Path, tmp_
     assert rows[5][3] == f"{100 * np.mean(values):.2f} %"
 
 
+def test_auc_is_shown_where_a_job_has_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "find_spec", lambda _: None)
+    job = write_job(tmp_path / "ranked", classes=CLASSES, auc=True)
+    row = dict(summary_table(load_job(job).summary))["  AUC"]
+    assert row.startswith("50.00 % mean over 60 clients with two classes or more, 50.00 % over all samples together")
+    assert row.endswith("to within 1.00 %")
+    assert "  AUC" not in dict(summary_table(load_job(folder).summary))
+    result = fedscale_ext.load(job)
+    assert [client["auc"] for client in result.clients[-3:]] == [0.5, None, None]
+    assert [each["auc"] for each in result.classes("cam 3")] == [0.5] * 24 + [None] * 38
+    assert "auc" not in fedscale_ext.load(folder).clients[0]
+    arms = arms_of([load_job(job)])
+    titles, ((_, *cells), *_) = comparison_rows(arms, lines(arms, by_class=True), by_class=True)
+    assert dict(zip(titles[1:], cells, strict=True))["AUC %"].startswith("50.00")
+    summary = json.loads((job / "summary.json").read_text())
+    summary["by_class"]["auc"]["clients"] = -1
+    (job / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(UserError, match="by_class"):
+        load_job(job)
+
+
 @pytest.mark.parametrize("by_class", [False, True])
 def test_a_page_shows_classes_where_they_are_asked_for(folder: Path, tmp_path: Path, by_class: bool) -> None:
     text = build([folder], tmp_path / "out", by_class=by_class).page.read_text()
