@@ -1,7 +1,8 @@
 """The model that a job serves a client at its end, loaded: one of the job's, an ensemble, or one that the client keeps.
 
-A personal model is made again as the job's last test made it: from the client's tensors in the job's folder, by the
-method's own client. Where the job's data are there, it must get as many of the client's test samples right.
+A personal model is made again as the job's last test made it: from the client's tensors in the job's folder and what the
+server sent for that test, by the method's own client. Where the job's data are there, it must get as many of the client's
+test samples right.
 """
 
 from collections.abc import Sequence
@@ -27,9 +28,10 @@ from fedscale_ext.metrics.models import load_model
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
-from fedscale_ext.tasks.client_tensors import ClientState
+from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
 from fedscale_ext.tasks.figures import test_clients
 from fedscale_ext.tasks.kind import TENSORS
+from fedscale_ext.tasks.tested_tensors import read_tested
 from fedscale_ext.transport import wire
 
 _BATCH = 256
@@ -119,24 +121,29 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
         raise UserError(f"client {client} keeps a model of its own, which is made with the job's data: they are not in "
                         f"{config.fedscale.data_dir} any more")  # fmt: skip
     kept = newest_file(job.folder / ClientState.kind, key, number, job.rounds_done)
-    measured = _measures_statistics(method_class(config.job.method), config)
-    network = _made(config, data, number, key, spec, state, kept or {}, measured)
+    received = {ClientState.kind: {0: kept or {}}}
+    shared, objective = read_tested(job.folder)
+    if shared is not None:
+        received[SharedTensors.kind] = {0: shared}
+    header: dict[str, Any] = {
+        "members": [key], "clients": [number], "items": [WorkItem(number, key).to_json()], "round": 0,
+        "learning_rate": 0.0, "model": key, "objective": objective, TENSORS: received,
+        bn_statistics.EVENT: _measures_statistics(method_class(config.job.method), config),
+    }  # fmt: skip
+    network = _made(config, data, key, spec, state, header)
     _check(job, number, client, network, data)
     return network
 
 
 def _made(
-    config: JobConfig, data: DataSet, number: int, key: str, spec: ModelSpec, state: State, kept: State, measured: bool
+    config: JobConfig, data: DataSet, key: str, spec: ModelSpec, state: State, header: dict[str, Any]
 ) -> nn.Module:
+    """The network that the job's executor makes for the header of a test of one client."""
     from fedscale_ext.entry.launch import executor_class, prepare_process
 
     prepare_process(config)
     worker = executor_class(config.job.method).worker_alone(config, data)  # type: ignore[attr-defined]
     worker.bench.keep({"models": {key: {"spec": spec.to_json(), "version": 0}}}, {key: wire.tensors_to_bytes(state)})
-    header: dict[str, Any] = {
-        "members": [key], "clients": [number], "items": [WorkItem(number, key).to_json()], "round": 0,
-        "learning_rate": 0.0, "model": key, TENSORS: {ClientState.kind: {0: kept}}, bn_statistics.EVENT: measured,
-    }  # fmt: skip
     [(_, network)] = list(worker.personal_models(header))
     return network
 
@@ -157,6 +164,6 @@ def _check(job: LoadedJob, number: int, client: str, network: nn.Module, data: D
     if abs(figures[0, 0] - reached) > max(1.0, _SHARE * count):
         raise UserError(
             f"client {client} keeps a model of its own, which cannot be made again: it gets {int(figures[0, 0])} of "
-            f"{count} test samples right, and {int(reached)} in the job's last test; that test may have used tensors "
-            "of the server, such as FedProto's prototypes, which a job does not keep"
+            f"{count} test samples right, and {int(reached)} in the job's last test; jobs of earlier versions "
+            "did not keep what the server sends for tests, such as FedProto's prototypes"
         )

@@ -382,6 +382,7 @@ class MultiModelAggregator(MethodHooks):
             refused_messages=self.refusals.counts(),
             notices=list(self.notices),
             resumed=self.resumed,
+            test_objective=self.test_objective(),
         )
         return self.records.finish(result, self.emit)
 

@@ -20,6 +20,7 @@ from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.plots import plot_job
 from fedscale_ext.report.tables import summary_table, write_markdown
 from fedscale_ext.tasks.kind import JobContext
+from fedscale_ext.tasks.tested_tensors import keep_tested
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -40,6 +41,7 @@ class JobResult:
         refused_messages: Messages that were refused, by reason.
         notices: All notices, in their order.
         resumed: After which rounds the job was resumed.
+        test_objective: What clients know of the hyperparameters in tests of their personal models.
 
     """
 
@@ -53,6 +55,7 @@ class JobResult:
     refused_messages: Mapping[str, int]
     notices: Sequence[str]
     resumed: Sequence[Mapping[str, Any]]
+    test_objective: Mapping[str, Any]
 
 
 class JobRecords:
@@ -126,6 +129,7 @@ class JobRecords:
             client_names=self._job.task.client_names,
         )
         save_models(log_dir, pool)
+        keep_tested(log_dir, self._job.client_tensors_by_kind.values(), result.test_objective)
         write_markdown(log_dir, summary)
         write_summary(log_dir, summary)
         plot = plot_job(log_dir)

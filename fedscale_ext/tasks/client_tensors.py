@@ -184,6 +184,11 @@ class SharedTensors(ClientTensors):
         """Set the tensors that clients receive from now on."""
         self._section = wire.tensors_to_bytes(tensors)
 
+    @property
+    def tensors(self) -> State:
+        """The tensors that clients receive now."""
+        return wire.bytes_to_tensors(self._section) if self._section else {}
+
     def template(self, key: str) -> State:  # noqa: D102
         return {}
 

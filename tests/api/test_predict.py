@@ -17,8 +17,10 @@ from fedscale_ext.api.served import job_data, load_served
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import write_png
 from fedscale_ext.data.registry import CHARACTERS
+from fedscale_ext.methods.exchange.client import NearestPrototype
 from fedscale_ext.report.loading import LoadedJob, load_job
 from fedscale_ext.server import records
+from fedscale_ext.tasks.tested_tensors import FILE
 
 KEYS = {"model": "cnn_small", "rounds": 2, "progress": False}
 
@@ -49,11 +51,18 @@ def right(job: LoadedJob) -> list[int]:
     return counts
 
 
+def kept(method: str, **own: Any) -> dict[str, Any]:
+    """Keys of a method whose clients keep models of two types."""
+    own = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **own}
+    return {f"{method}.{name}": value for name, value in own.items()}
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "splitmix": {},
     "local": {},
     "lotteryfl": {},
+    "fedproto": kept("fedproto", representation=8),
 }
 MORE: dict[str, dict[str, Any]] = {
     "heterofl": {},
@@ -62,6 +71,12 @@ MORE: dict[str, dict[str, Any]] = {
     "tailorfl": {},
     "fedmask": {},
     "fedskel": {},
+    "fedtgp": kept("fedtgp", representation=8, epochs=5),
+    "fd": kept("fd"),
+    "lgfedavg": kept("lgfedavg", representation=8),
+    "fedgh": kept("fedgh", representation=8),
+    "fml": kept("fml"),
+    "fedkd": kept("fedkd"),
 }
 
 
@@ -87,6 +102,22 @@ def test_predictions_of_clients_own_networks_in_a_supernet_are_those_of_the_last
     job = trained(job_file, method="spider", model=str(written(tmp_path)))
     assert job.evaluation is not None
     assert right(job) == job.evaluation.correct.tolist()
+
+
+def test_nearest_prototypes_predict_and_not_the_head(job_file: Path) -> None:
+    job = trained(job_file, method="fedproto", **METHODS["fedproto"])
+    assert job.clients is not None and job.clients.names
+    x = np.random.default_rng(1).integers(0, 256, (20, 28, 28), dtype=np.uint8)
+    served = load_served(job, job.clients.names[0])
+    near = served.logits(x[:, None])
+    assert isinstance(served.networks[0], NearestPrototype) and not torch.equal(
+        near, replace(served, networks=[served.networks[0].model]).logits(x[:, None])
+    )
+    (job.folder / FILE).unlink()  # as of an earlier version: the head alone, which was not tested
+    assert job.evaluation is not None
+    job.evaluation.correct[0] = 0 if job.evaluation.correct[0] > 1 else job.evaluation.count[0]
+    with pytest.raises(UserError, match="jobs of earlier versions did not keep what the server sends"):
+        load_served(job, job.clients.names[0])
 
 
 def test_masked_tests_are_of_the_same_models(job_file: Path) -> None:
