@@ -1,8 +1,8 @@
 """The model that a job serves a client at its end, loaded: one of the job's, an ensemble, or one that the client keeps.
 
-A personal model is made again as the job's last test made it: from the client's tensors in the job's folder and what the
-server sent for that test, by the method's own client. Where the job's data are there, it must get as many of the client's
-test samples right.
+A personal model is made again as the job's last test made it: from the client's tensors in the job's folder and what
+the server sent for that test, by the method's own client. Where the job's data are there, it must get as many of the
+client's test samples right.
 """
 
 from collections.abc import Sequence
