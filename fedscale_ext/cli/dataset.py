@@ -65,7 +65,7 @@ def list_(
     out.print("(npz, LEAF json, parquet, folders of images, CIFAR's and STL-10's binary files,")
     out.print("SVHN's and UniMiB SHAR's mat files, idx files, Speech Commands' wav files,")
     out.print("folders in FedScale's layout).")
-    out.print("By partition: --partition dirichlet|classes|shard|iid --clients N.")
+    out.print("By partition: --partition dirichlet|classes|shard|iid --clients N, among others.")
     out.print("Brought here from the network: fedscale dataset download NAME.")
     out.print("Generated handwriting: fedscale dataset synthesize digits.")
     there = []

@@ -39,6 +39,10 @@ class PartitionKind(StrEnum):
     classes = "classes"
     shard = "shard"
     iid = "iid"
+    linear = "linear"
+    square = "square"
+    exponential = "exponential"
+    grouped = "grouped"
 
 
 class ShiftKind(StrEnum):
@@ -82,11 +86,15 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Partition over clients, for data without clients."""
+    """Partition over clients, for data without clients, or with others than are wanted."""
 
     partition: Annotated[
         PartitionKind | None,
-        typer.Option("--partition", metavar="KIND", help="For data without clients: dirichlet, classes, shard or iid."),
+        typer.Option(
+            "--partition",
+            metavar="KIND",
+            help="dirichlet, classes, shard, iid, linear, square, exponential, or grouped (SOURCE's own clients).",
+        ),
     ] = None
     clients: Annotated[int | None, typer.Option(help="Clients of the partition.")] = None
     alpha: Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")] = 0.5

@@ -103,6 +103,18 @@ def test_an_exact_number_of_samples_leaves_others_out(tmp_path, split):
     assert len(list((tmp_path / "out").rglob("*.png"))) == 40 - left_out
 
 
+def test_clients_of_the_source_are_grouped(npz, tmp_path):
+    report = import_npz(npz, tmp_path / "out", "mnist", NpzOptions(partition=Partition("grouped", 2)))
+    assert (report.clients, report.train_samples, report.test_samples) == (2, 32, 8)
+    data = open_data_set(tmp_path / "out", "mnist")
+    whose = {X[row].tobytes(): CLIENT[row] for row in range(40)}
+    groups = [{int(whose[pixels]) for pixels in samples_of(data, number)} for number in (1, 2)]
+    assert [len(group) for group in groups] == [2, 2] and set.union(*groups) == {3, 7, 10, 11}
+    np.savez(tmp_path / "no.npz", x=X, y=Y)
+    with pytest.raises(UserError, match="does not say whose its samples are"):
+        import_npz(tmp_path / "no.npz", tmp_path / "other", "mnist", NpzOptions(partition=Partition("grouped", 2)))
+
+
 @pytest.mark.parametrize("order", ["NHWC", "NCHW", "float"])
 def test_orders_of_axes_and_floats(tmp_path, order):
     colour = np.stack([X[:8], X[8:16], X[16:24]], axis=1)

@@ -5,7 +5,11 @@ from hypothesis import strategies as st
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.dirichlet import dirichlet_at_least
+from fedscale_ext.data.importing.grouping import grouped
+from fedscale_ext.data.importing.options import ImportOptions
 from fedscale_ext.data.importing.partition import KINDS, Partition, follow
+from fedscale_ext.data.importing.shift import Shift
+from fedscale_ext.data.importing.sizes import RULES, sizes
 from fedscale_ext.data.split import group, held_out_count, held_out_mask, with_held_out
 
 FIXED = settings(deadline=None, derandomize=True, max_examples=60)
@@ -267,3 +271,46 @@ def test_test_samples_follow_where_samples_are_left_over():
 def test_exact_numbers_that_cannot_be_are_refused(make, sentence):
     with pytest.raises(UserError, match=sentence):
         make()
+
+
+# ---- sizes ----
+
+
+@FIXED
+@given(st.sampled_from(sorted(RULES)), st.integers(1, 50), st.integers(0, 5000))
+def test_sizes_follow_the_rule(rule, clients, extra):
+    counts = sizes(clients + extra, clients, rule)
+    assert counts.sum() == clients + extra and counts.min() >= 1 and (np.diff(counts) >= 0).all()
+    numbers = np.arange(1, clients + 1)
+    shares = {"linear": numbers / 1.0, "square": numbers**2.0, "exponential": np.exp(numbers - 50.0)}[rule]
+    assert np.abs(counts - 1 - extra * shares / shares.sum()).max() <= 1
+    client = Partition(rule, clients).assign(np.zeros(clients + extra, np.int64), 3)
+    assert np.bincount(client, minlength=clients).tolist() == counts.tolist()
+
+
+def test_rising_sizes_keep_the_mix_of_labels_and_survive_many_clients():
+    client = Partition("linear", 10).assign(LABELS, 1)
+    assert np.abs(np.bincount(LABELS[client == 9]) - 182).max() < 45
+    assert sizes(2000, 1000, "exponential").tolist() == [1] * 990 + sizes(1010, 10, "exponential").tolist()
+
+
+# ---- groups of clients ----
+
+
+@FIXED
+@given(st.integers(1, 20), st.integers(0, 40), st.integers(0, 5))
+def test_groups_have_whole_clients_as_many_as_each_other(clients, extra, seed):
+    own = clients + extra
+    owner = np.random.default_rng(seed).integers(0, own, 200)
+    client = grouped(owner, own, clients, seed)
+    of_own = grouped(np.arange(own), own, clients, seed)
+    assert np.array_equal(client, of_own[owner])
+    counts = np.bincount(of_own, minlength=clients)
+    assert counts.min() >= 1 and counts.max() - counts.min() <= 1
+
+
+def test_groups_that_cannot_be_are_refused():
+    with pytest.raises(UserError, match="3 clients of its own, which cannot be grouped into 4"):
+        grouped(np.arange(3), 3, 4, 1)
+    with pytest.raises(UserError, match="leave one of them out"):
+        ImportOptions(partition=Partition("grouped", 2), shift=Shift("domains")).check(None)

@@ -123,8 +123,7 @@ class _Pictures:
 
 def _write_samples(source: Source, writer: LayoutWriter, options: ImportOptions) -> _Pictures:
     """Write every sample of the source; UserError for samples without a client, or too few for the partition."""
-    pictures, partition = _Pictures(), options.partition
-    own_clients = partition is None or options.by_domain
+    pictures, own_clients = _Pictures(), options.own_clients
     with contextlib.closing(source.samples()) as samples:
         for sample in samples:
             if own_clients and not sample.client:
@@ -221,8 +220,7 @@ def import_folder(path: StrPath, out_dir: StrPath, data_set: str, options: Impor
     in alphabetical order. Numbers of a kind of one's own that leave gaps are numbered anew from 0. Images get the shape
     of the data set, or ``shape``, or that of the first image, and are turned upright by their EXIF orientation.
     """
-    by_client = options.partition is None or options.by_domain
-    source = FolderSource(Path(path).expanduser(), data_set, by_client, options.shape)
+    source = FolderSource(Path(path).expanduser(), data_set, options.own_clients, options.shape)
     return _import(source, out_dir, data_set, options)
 
 

@@ -53,6 +53,11 @@ class ImportOptions:
         return self.shift is not None and self.shift.by_domain
 
     @property
+    def own_clients(self) -> bool:
+        """Whether it matters whose each sample is in the source."""
+        return self.partition is None or self.by_domain or self.partition.grouped
+
+    @property
     def allocation(self) -> Allocation:
         """Who gets each sample, and for what."""
         return Allocation(self.seed, self.test_fraction, self.partition, self.local_test)
@@ -65,6 +70,9 @@ class ImportOptions:
         if self.by_domain and self.partition is None:
             raise UserError("--shift domains spreads each domain over clients: add --partition iid --clients N, or "
                             "leave --shift out, so that each domain is a client")  # fmt: skip
+        if self.by_domain and self.partition is not None and self.partition.grouped:
+            raise UserError("--shift domains spreads domains, --partition grouped keeps clients whole: leave one of them "
+                            "out")  # fmt: skip
         if self.shape is not None:
             with_channels(self.shape, 1)  # refuses sides that are out of bounds
             if entry is not None and entry.values:

@@ -12,9 +12,11 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.dirichlet import dirichlet, dirichlet_at_least, dirichlet_equal
+from fedscale_ext.data.importing.grouping import GROUPED
+from fedscale_ext.data.importing.sizes import RULES, by_size
 from fedscale_ext.data.split import with_held_out
 
-KINDS = ("dirichlet", "classes", "shard", "iid")
+KINDS = ("dirichlet", "classes", "shard", "iid", *RULES)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class Partition:
     ``classes``: each client has exactly ``classes_per_client`` classes, and an equal share of a class with all
     others who have it (HeteroFL, Diao et al. 2021, section 4: two classes of CIFAR-10).
     ``shard``: samples sorted by label, cut into ``shards_per_client * clients`` pieces that are dealt
-    at random (McMahan et al. 2017). ``iid``: shuffled and dealt evenly.
+    at random (McMahan et al. 2017). ``iid``: shuffled and dealt evenly. ``linear``, ``square``, ``exponential``:
+    shuffled and dealt in sizes that rise with the client's number (``sizes.py``).
+    ``grouped``: each client has all samples of several of the source's own clients (``grouping.py``).
     """
 
     kind: str
@@ -41,8 +45,8 @@ class Partition:
     samples_per_client: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UserError(f"there is no partition {self.kind!r}: choose one of {', '.join(KINDS)}")
+        if self.kind not in (*KINDS, GROUPED):
+            raise UserError(f"there is no partition {self.kind!r}: choose one of {', '.join((*KINDS, GROUPED))}")
         if self.clients < 1:
             raise UserError(f"a partition needs at least 1 client, not {self.clients}")
         if not (np.isfinite(self.alpha) and self.alpha > 0):
@@ -62,6 +66,11 @@ class Partition:
         if self.samples_per_client and self.min_samples > 1:
             raise UserError("a minimum of samples and an exact number are both given: leave one of them out")
 
+    @property
+    def grouped(self) -> bool:
+        """Whether it groups the source's own clients, instead of dealing out samples."""
+        return self.kind == GROUPED
+
     def settings(self) -> dict[str, Any]:
         """Return the fields for dataset.json; later additions only where they are set."""
         later = {"min_samples": 1, "samples_per_client": 0}
@@ -71,7 +80,7 @@ class Partition:
         """Client of each sample: int64 [n] in 0..clients-1, for ``labels`` int [n]; -1 for samples that are left over.
 
         ``held_out``: the share of each client's samples that it will not train on, which come on top of
-        ``samples_per_client``.
+        ``samples_per_client``. It is not for ``grouped``.
         """
         pieces = self.clients * (self.shards_per_client if self.kind == "shard" else 1)
         if len(labels) < pieces:
@@ -90,6 +99,8 @@ class Partition:
             return shards(labels, self.clients, self.shards_per_client, seed)
         if self.kind == "classes":
             return classes(labels, self.clients, self.classes_per_client, seed)
+        if self.kind in RULES:
+            return by_size(len(labels), self.clients, self.kind, seed)
         return iid(len(labels), self.clients, seed)
 
 

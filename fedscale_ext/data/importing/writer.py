@@ -18,6 +18,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.folders import new_folder
 from fedscale_ext.data.importing.allocation import Allocation
+from fedscale_ext.data.importing.grouping import grouped
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
 from fedscale_ext.data.importing.shift import Shift
 from fedscale_ext.data.labels import Classes, class_notes, number_classes
@@ -219,8 +220,11 @@ class LayoutWriter:
         if allocation.partition is not None and shift is not None and shift.by_domain:
             client, names = allocation.clients_by_domain(labels, split, np.array(self._client), list(self._clients))
         elif allocation.partition is not None:
-            client = allocation.clients(labels, split)
             clients = allocation.partition.clients
+            if allocation.partition.grouped:
+                client = grouped(np.array(self._client), len(self._clients), clients, allocation.seed)
+            else:
+                client = allocation.clients(labels, split)
             names = [f"c{number:0{len(str(clients))}d}" for number in range(1, clients + 1)]
         else:
             client, names = np.array(self._client), list(self._clients)
