@@ -64,6 +64,7 @@ setup(
         "audio": ["librosa>=0.10.2"],
         "timm": ["timm>=1.0"],
         "hub": ["huggingface_hub>=0.23"],
+        "datasets": ["datasets>=4.0"],
         "export": ["onnx>=1.16", "onnxscript>=0.3", "onnxruntime>=1.18"],
         "wandb": ["wandb>=0.16"],
         "slurm": ["submitit>=1.5"],

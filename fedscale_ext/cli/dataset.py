@@ -64,7 +64,7 @@ def list_(
     out.print("\nReal data: fedscale dataset import SOURCE --data-set NAME [--name OWN_NAME]")
     out.print("(npz, LEAF json, parquet, folders of images, CIFAR's and STL-10's binary files,")
     out.print("SVHN's and UniMiB SHAR's mat files, idx files, Speech Commands' wav files,")
-    out.print("folders in FedScale's layout).")
+    out.print("Hugging Face's hf:OWNER/NAME and save_to_disk, folders in FedScale's layout).")
     out.print("By partition: --partition dirichlet|classes|shard|iid --clients N, among others.")
     out.print("Brought here from the network: fedscale dataset download NAME.")
     out.print("Generated handwriting: fedscale dataset synthesize digits.")
@@ -84,7 +84,8 @@ def import_(
     source: Annotated[
         Path,
         typer.Argument(
-            help="npz, LEAF json or parquet file, a folder of them, of images, of clips, of published files."
+            help="npz, LEAF json or parquet file, a folder of them, of images, of clips, of published files; "
+            "hf:OWNER/NAME, or a folder of datasets.save_to_disk."
         ),
     ],
     data_set: Annotated[
@@ -112,6 +113,7 @@ def import_(
     test samples have its own mix of classes.
     """
     from fedscale_ext.data import registry
+    from fedscale_ext.data.formats.hugging_face import on_hub
 
     spread = partition.build()
     kind = format_ or _format(source)
@@ -120,8 +122,11 @@ def import_(
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     name = output.name
+    # one's own samples in a known kind's layout are not that data set
     if name is None and kind is Format.npz:
-        name = source.stem  # one's own samples in a known kind's layout are not that data set
+        name = source.stem
+    if name is None and kind is Format.datasets:
+        name = str(source) if on_hub(source) else source.resolve().name
     common = {"name": name, "partition": spread, "generated": output.generated, "force": output.force,
               "shift": shift.build()}  # fmt: skip
     options = format_options.build(kind, source, {**common, **split.settings()})
@@ -146,6 +151,7 @@ def import_and_report(kind: Format, source: Path, out: Path, data_set: str, opti
 def _format(source: Path) -> Format:
     """The format of a file by its ending, of a folder by the files in it."""
     from fedscale_ext.data.formats.cifar import is_cifar
+    from fedscale_ext.data.formats.hugging_face import is_saved, on_hub
     from fedscale_ext.data.formats.idx import IdxSource
     from fedscale_ext.data.formats.speech import has_clips
     from fedscale_ext.data.formats.stl10 import Stl10Source
@@ -153,6 +159,8 @@ def _format(source: Path) -> Format:
     from fedscale_ext.data.formats.unimib import UnimibSource
     from fedscale_ext.data.layout import MAPPING
 
+    if on_hub(source) or is_saved(source):
+        return Format.datasets
     by_ending = {".npz": Format.npz, ".json": Format.leaf, ".parquet": Format.parquet}
     if source.is_file():
         if source.suffix in (".mat", ".bin", ".gz"):

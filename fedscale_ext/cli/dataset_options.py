@@ -30,6 +30,7 @@ class Format(StrEnum):
     unimib = "unimib"
     idx = "idx"
     layout = "layout"
+    datasets = "datasets"
 
 
 class PartitionKind(StrEnum):
@@ -183,10 +184,12 @@ class SplitOptions:
 class FormatOptions:
     """Options of one format."""
 
-    x: Annotated[str, typer.Option("--x", help="npz: array of pictures.")] = "x"
-    y: Annotated[str, typer.Option("--y", help="npz: array of labels.")] = "y"
-    client: Annotated[str, typer.Option(help="npz: array of clients.")] = "client"
-    split: Annotated[str | None, typer.Option(help="npz: array that says train or test.")] = None
+    x: Annotated[str, typer.Option("--x", help="Array or column of samples.")] = "x"
+    y: Annotated[str, typer.Option("--y", help="Array or column of labels.")] = "y"
+    client: Annotated[str, typer.Option(help="Array or column of clients.")] = "client"
+    split: Annotated[
+        str | None, typer.Option(help="npz: array that says train or test. Hugging Face: splits, as in train,test.")
+    ] = None
     names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes"
     stride: Annotated[
         int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
@@ -215,19 +218,30 @@ class FormatOptions:
 
         """
         from fedscale_ext.core.shapes import parse_picture_shape
-        from fedscale_ext.data.importing.options import ImportOptions, NpzOptions, SpeechOptions, TextOptions
+        from fedscale_ext.data.importing.options import (
+            DatasetsOptions,
+            ImportOptions,
+            NpzOptions,
+            SpeechOptions,
+            TextOptions,
+        )
 
         shape = None if self.shape is None else parse_picture_shape(self.shape, "--shape")
         arrays = self.arrays
         other = f"but {source} is {kind.value} data"
-        if kind is not Format.npz and arrays != FormatOptions().arrays:
-            raise UserError(f"--x, --y, --client, --split and --names name arrays of an npz file, {other}")
+        if kind is Format.datasets and self.names != FormatOptions().names:
+            raise UserError(f"--names names an array of an npz file, {other}")
+        if kind not in (Format.npz, Format.datasets) and arrays != FormatOptions().arrays:
+            raise UserError(f"--x, --y, --client, --split and --names name arrays of an npz file or columns, {other}")
         if kind is not Format.speech and self.client_map is not None:
             raise UserError(f"--client-map is for the wav files of Speech Commands, {other}")
         if kind is not Format.text and self.stride is not None:
             raise UserError(f"--stride is for text, {other}")
         if kind is Format.npz:
             return NpzOptions(**common, **arrays, shape=shape)
+        if kind is Format.datasets:
+            columns = {"x": self.x, "y": self.y, "client": self.client, "split": self.split}
+            return DatasetsOptions(**common, **columns, shape=shape)
         if kind is Format.speech:
             return SpeechOptions(**common, client_map=self.client_map, shape=shape)
         if kind is Format.text:

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from driver.conftest import call, state
 from PIL import Image
+
+__all__ = ["call", "state"]
 
 Row = tuple[str, str, str, str]
 HEADER = "client_id,sample_path,label_name,label_id"

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.shapes import check_shape
 from fedscale_ext.data.audio import resampled
-from fedscale_ext.data.formats.source import Sample, Source, as_bytes
+from fedscale_ext.data.formats.arrays import arranged
+from fedscale_ext.data.formats.source import Sample, Source
 from fedscale_ext.data.labels import Numbering, as_text, number_names, row_of, whole_numbers
 from fedscale_ext.data.registry import known
-from fedscale_ext.data.samples import as_values
 from fedscale_ext.data.wording import quoted
 from fedscale_ext.util.npz import Npz
 from fedscale_ext.util.reading import MEGA, open_plain
@@ -69,25 +68,7 @@ class NpzSource(Source):
         entry = known(self.data_set)
         if entry and entry.by_name and x.ndim == 2 and x.dtype == np.int16:
             return resampled(x, entry.rate)
-        if x.ndim == 3:
-            x = x[:, None]
-        elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[-1] in (1, 3):
-            x = x.transpose(0, 3, 1, 2)
-        if x.ndim != 4:
-            raise UserError(f"array {key!r} of {self.path} has shape {x.shape}: it must be images [N, H, W(, C)]")
-        if self.sides is None:
-            self._check_sides(x.shape, key)
-        to_stored = as_values if entry and entry.values else as_bytes
-        if x.dtype.kind == "f" and to_stored is as_bytes:
-            self._notes.append(f"the floats in 0..1 of array {key!r} became bytes in 0..255")
-        return to_stored(x, f"array {key!r} of {self.path}")
-
-    def _check_sides(self, shape: tuple[int, ...], key: str) -> None:
-        """UserError where pictures [N, C, H, W] of that shape cannot be what models get."""
-        try:
-            check_shape(shape[1:])
-        except UserError as error:
-            raise UserError(f"array {key!r} of {self.path}: {error}; --shape resizes pictures") from error
+        return arranged(x, f"array {key!r} of {self.path}", entry, self.sides, self._notes)
 
     def _labels(self, archive: Npz, keys: Sequence[str]) -> list[np.ndarray]:
         """The labels int64 [n] in each of the arrays; sets the names of classes, and their number where it is known."""

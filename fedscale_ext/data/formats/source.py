@@ -49,6 +49,19 @@ class Source:
     num_classes: int | None = None
     sides: Sequence[int] | None = None
 
+    @property
+    def title(self) -> str:
+        """Name of the source, for dataset.json."""
+        return self.path.name
+
+    def exists(self) -> bool:
+        """Whether there is something at ``path``."""
+        return self.path.exists()
+
+    def files(self) -> list[Path] | None:
+        """Files that the samples come from; None: all at ``path``."""
+        return None
+
     def notes(self) -> list[str]:
         """Describe changed, omitted and unusual samples, a sentence each; complete after the last sample."""
         return []

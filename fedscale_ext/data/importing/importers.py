@@ -1,6 +1,6 @@
-"""Bring real data into FedScale's layout: npz arrays, LEAF's JSON, texts by speaker, FEMNIST as parquet, folders of
-images, CIFAR's and STL-10's binary files, Speech Commands, SVHN, UniMiB SHAR, idx files; and folders in that layout
-anew, with other clients.
+"""Bring real data into FedScale's layout: npz arrays, data sets of the Hugging Face Hub, LEAF's JSON, texts by speaker,
+FEMNIST as parquet, folders of images, CIFAR's and STL-10's binary files, Speech Commands, SVHN, UniMiB SHAR, idx files;
+and folders in that layout anew, with other clients.
 
 Each function writes ``out_dir`` completely or not at all, keeps pixels as they are given, and returns
 :class:`Written`. A second call with the same source and options finds the work done; anything else
@@ -22,9 +22,9 @@ from fedscale_ext.core.shapes import check_shape, with_channels
 from fedscale_ext.data.cache import FOLDER
 from fedscale_ext.data.formats.cifar import CifarSource
 from fedscale_ext.data.formats.folder import FolderSource
+from fedscale_ext.data.formats.hugging_face import DatasetsSource
 from fedscale_ext.data.formats.idx import IdxSource
 from fedscale_ext.data.formats.npz_file import NpzSource
-from fedscale_ext.data.formats.published import Published
 from fedscale_ext.data.formats.source import LeafSource, ParquetSource, Source
 from fedscale_ext.data.formats.speech import SpeechSource
 from fedscale_ext.data.formats.stl10 import Stl10Source
@@ -32,7 +32,14 @@ from fedscale_ext.data.formats.svhn import SvhnSource
 from fedscale_ext.data.formats.text import TextSource
 from fedscale_ext.data.formats.unimib import UnimibSource
 from fedscale_ext.data.importing.conversions import Conversions, has_equal_channels
-from fedscale_ext.data.importing.options import ImportOptions, NpzOptions, SpeechOptions, StrPath, TextOptions
+from fedscale_ext.data.importing.options import (
+    DatasetsOptions,
+    ImportOptions,
+    NpzOptions,
+    SpeechOptions,
+    StrPath,
+    TextOptions,
+)
 from fedscale_ext.data.importing.relayout import LayoutSource
 from fedscale_ext.data.importing.writer import LayoutWriter, SourceFacts, Written, already_written, report_progress
 from fedscale_ext.data.labels import number_classes
@@ -41,17 +48,19 @@ from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.registry import KnownDataSet, Shape, canonical, known
 
 _ANY, _NPZ, _TEXT, _SPEECH = ImportOptions(), NpzOptions(), TextOptions(), SpeechOptions()
+_DATASETS = DatasetsOptions()
 
 
 def fingerprint(source: Path, files: Sequence[Path] | None = None) -> str:
-    """sha256 over the names and bytes of a file or of all files below a folder, or of those ``files`` of it."""
+    """sha256 over the names and bytes of a file or of all files below a folder, or of ``files``."""
     digest = hashlib.sha256()
     if files is None and source.is_file():
         files = [source]
     elif files is None:
         files = sorted(path for path in source.rglob("*") if path.is_file() and FOLDER not in path.parts)
     for path in files:
-        digest.update(f"{path.relative_to(source.parent)}\n{path.stat().st_size}\n".encode())
+        name = path.relative_to(source.parent) if path.is_relative_to(source.parent) else path.name
+        digest.update(f"{name}\n{path.stat().st_size}\n".encode())
         with open(path, "rb") as file:
             while block := file.read(1 << 22):
                 digest.update(block)
@@ -70,7 +79,7 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
 
     """
     out, how = Path(out_dir).expanduser(), f"imported from {source.kind}"
-    if not source.path.exists():
+    if not source.exists():
         raise UserError(f"{source.path} does not exist")
     if not data_set:
         raise UserError("the data set to import as has no name: see `fedscale dataset list`")
@@ -80,8 +89,8 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
     if options.shape is not None:
         source.sides = options.shape
     settings = {
-        "source": source.path.name,
-        "sha256": fingerprint(source.path, source.files() if isinstance(source, Published) else None),
+        "source": source.title,
+        "sha256": fingerprint(source.path, source.files()),
         "name": options.name or data_set,
         "data_set": data_set,
         "partition": options.partition.settings() if options.partition else None,
@@ -180,6 +189,16 @@ def import_npz(path: StrPath, out_dir: StrPath, data_set: str, options: NpzOptio
         Path(path).expanduser(), options.x, options.y, options.client, options.split, options.names, data_set
     )
     return _import(source, out_dir, data_set, options, keys=options.arrays)
+
+
+def import_datasets(path: StrPath, out_dir: StrPath, data_set: str, options: DatasetsOptions = _DATASETS) -> Written:
+    """Import a data set of the Hugging Face Hub, ``hf:OWNER/NAME``, or a folder of ``datasets.save_to_disk``.
+
+    :class:`DatasetsOptions` names columns and splits. Names of class labels are kept; a known data set gives them its
+    own numbers. A repository's own code is never run.
+    """
+    source = DatasetsSource(Path(path), options.x, options.y, options.client, options.split, data_set, options.shape)
+    return _import(source, out_dir, data_set, options, columns=options.columns)
 
 
 def import_leaf(path: StrPath, out_dir: StrPath, data_set: str = "femnist", options: ImportOptions = _ANY) -> Written:

@@ -71,8 +71,8 @@ class ImportOptions:
             raise UserError("--shift domains spreads each domain over clients: add --partition iid --clients N, or "
                             "leave --shift out, so that each domain is a client")  # fmt: skip
         if self.by_domain and self.partition is not None and self.partition.grouped:
-            raise UserError("--shift domains spreads domains, --partition grouped keeps clients whole: leave one of them "
-                            "out")  # fmt: skip
+            raise UserError("--shift domains spreads the source's own clients, and --partition grouped keeps them: "
+                            "leave one of them out")  # fmt: skip
         if self.shape is not None:
             with_channels(self.shape, 1)  # refuses sides that are out of bounds
             if entry is not None and entry.values:
@@ -102,6 +102,30 @@ class NpzOptions(ImportOptions):
     def arrays(self) -> dict[str, str | None]:
         """Names of the arrays by their meaning."""
         return {"x": self.x, "y": self.y, "client": self.client, "split": self.split, "names": self.names}
+
+
+@dataclass(frozen=True)
+class DatasetsOptions(ImportOptions):
+    """Settings for data of the Hugging Face library ``datasets``: the names of columns and splits.
+
+    Args:
+        x: column of pictures, arrays or lists of numbers; or several columns of numbers, separated by commas. Without
+            a column of that name, the one with pictures.
+        y: column of labels; without one of that name, the one with class labels, else ``label``.
+        client: column of clients.
+        split: the split for training, and after a comma the one for tests. By default train, and test or validation.
+
+    """
+
+    x: str = "x"
+    y: str = "y"
+    client: str = "client"
+    split: str | None = None
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """Names of columns by their meaning."""
+        return {"x": self.x, "y": self.y, "client": self.client, "split": self.split}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""Arrays of many samples, in any accepted order of axes, as pixels or values."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.shapes import check_shape
+from fedscale_ext.data.formats.source import as_bytes
+from fedscale_ext.data.registry import KnownDataSet
+from fedscale_ext.data.samples import as_values
+
+
+def arranged(
+    x: np.ndarray, where: str, entry: KnownDataSet | None, sides: Sequence[int] | None, notes: list[str]
+) -> np.ndarray:
+    """Put samples into the order [N, C, H, W]: uint8 pixels, or float16 values where the data set has values.
+
+    Args:
+        x: [N, H, W], [N, H, W, C] or [N, C, H, W]; bytes, floats in 0..1, or numbers for a data set of values.
+        where: What to call the array in sentences.
+        entry: The data set, None for a kind of one's own.
+        sides: Shape that pictures will be resized to, None for none.
+        notes: Gets a sentence where pixels are changed.
+
+    Raises:
+        UserError: If the array cannot be samples of the data set.
+
+    """
+    if x.ndim == 3:
+        x = x[:, None]
+    elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[-1] in (1, 3):
+        x = x.transpose(0, 3, 1, 2)
+    if x.ndim != 4:
+        raise UserError(f"{where} has shape {x.shape}: it must be images [N, H, W(, C)]")
+    if sides is None:
+        try:
+            check_shape(x.shape[1:])
+        except UserError as error:
+            raise UserError(f"{where}: {error}; --shape resizes pictures") from error
+    if entry and entry.values:
+        return as_values(x, where)
+    note = f"the floats in 0..1 of {where.partition(' of ')[0]} became bytes in 0..255"
+    if x.dtype.kind == "f" and note not in notes:
+        notes.append(note)
+    return as_bytes(x, where)
