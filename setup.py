@@ -80,6 +80,7 @@ setup(
             "dp-accounting>=0.6,<0.7",
             "submitit>=1.5",
             "timm>=1.0",
+            "datasets>=4.0",
             "onnx>=1.16",
             "onnxscript>=0.3",
             "onnxruntime>=1.18",
