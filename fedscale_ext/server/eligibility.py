@@ -11,8 +11,8 @@ from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Task
 from fedscale_ext.data.importing.notes import untested_note
 from fedscale_ext.data.job_data import split_notice
-from fedscale_ext.population.capacity import capacities
 from fedscale_ext.metrics.by_class import why_without_classes
+from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population
 from fedscale_ext.transport.registration import ExecutorInfo
 
