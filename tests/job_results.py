@@ -1,4 +1,4 @@
-"""What two runs of a job must agree on, whatever happened on the way."""
+"""Jobs run from a configuration, and what two runs of a job must agree on, whatever happened on the way."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 
+import fedscale_ext
+from fedscale_ext.config.job_config import load_config, with_values
+from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import LAST, read_lines, read_records
 
@@ -29,6 +32,15 @@ def result(log_dir: Path) -> dict[str, Any]:
             entry["evaluation"]["serve"] = list(evaluation.serve)
     models = {path.stem: load_model(path) for path in sorted((log_dir / "models").glob("*.safetensors"))}
     return {"rounds": rounds, "models": models}
+
+
+def run_job(job_file: Path, name: str, at_once: bool, **settings: Any) -> dict[str, Any]:
+    """Run a whole job; returns its result. ``at_once``: with one executor in a thread of this process."""
+    if at_once:
+        run_in_process(with_values(load_config(job_file), job_name=name, **settings))
+    else:
+        fedscale_ext.run(job_file, job_name=name, **settings)
+    return result(job_file.parent / "logs" / name / "logs")
 
 
 def chain(log_dir: Path) -> list[str]:

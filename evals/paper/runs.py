@@ -23,8 +23,8 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table: ``runs`` are ids of lines, a seed each; ``paper`` the published figures by column; ``failed``
-    says why there is no result."""
+    """A row of a table: ``runs`` are ids of lines, a seed each; ``paper`` the published figures of the table's columns;
+    ``failed`` says why there is no result."""
 
     label: str
     data: str

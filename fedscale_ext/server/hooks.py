@@ -71,7 +71,7 @@ class MethodHooks(Coordinator):
     #: Whether clients and server exchange the models that clients train.
     exchanges_models: ClassVar[bool] = True
 
-    #: Whether BatchNorm's statistics are measured anew before models are tested, unless the configuration says.
+    #: Whether BatchNorm's statistics are re-estimated before models are tested, unless the configuration says.
     measures_statistics: ClassVar[bool] = False
 
     #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
@@ -295,7 +295,7 @@ class MethodHooks(Coordinator):
 
     @property
     def static_statistics(self) -> bool:
-        """Whether BatchNorm's statistics are measured anew before models are tested."""
+        """Whether BatchNorm's statistics are re-estimated before models are tested."""
         asked = self.config.job.bn_statistics
         return self.measures_statistics if asked == "auto" else asked == "federated"
 

@@ -147,7 +147,7 @@ def _check_dropout(config: JobConfig, method: "type[MethodHooks]") -> None:
 
 
 def setting_notices(config: JobConfig, measures_statistics: bool) -> Iterator[str]:
-    """Sentences for the start of a job; ``measures_statistics``: BatchNorm's are measured anew before tests."""
+    """Sentences for the start of a job; ``measures_statistics``: BatchNorm's are re-estimated before tests."""
     args, job = config.fedscale, config.job
     if args.learning_rate < args.min_learning_rate:
         yield (

@@ -8,7 +8,7 @@ local training, which nobody collects. It is tested twice:
   from the server's message (the digest of FedMD);
 * after: on the model that its local training ends with, before the server's next step (Moss's M_j^i).
 
-Where a method tests with BatchNorm statistics that are estimated anew, those of a model that only this client has are
+Where a method tests with BatchNorm statistics that are re-estimated, those of a model that only this client has are
 of its own training samples. The streams' keys hold the event's name instead of a round, so that neither the number of
 executors nor earlier evaluations play a part.
 """

@@ -62,7 +62,7 @@ class FedorASParams:
             clients.
         compare_rankings: In a federated search, the server also judges each generation on all validation samples and
             reports Kendall's tau (Fig. 6). This decides nothing.
-        recalibrate: BatchNorm's statistics are estimated anew for each path before it is judged.
+        recalibrate: BatchNorm's statistics are re-estimated for each path before it is judged.
         finetune_rounds: Rounds of fine-tuning of each tier, one tier after the other (section 3.3).
         finetune_clients: Participants of such a round, from that tier and above. The default is ``num_participants``.
         finetune_epochs: Passes of a client over its samples in such a round.

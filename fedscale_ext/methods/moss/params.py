@@ -30,7 +30,7 @@ class MossParams(DeviceTypesParams, WireParams):
         proxies: ``global`` begins each proxy's round with the last round's mean of them. ``persistent`` begins it as
             that proxy ended.
         same_arch_transfer: A type of the proxies' architecture learns by ``wire`` as the others do, or is copied.
-        bn_statistics: ``running`` keeps BatchNorm's statistics as transfers leave them. ``public`` estimates them anew
+        bn_statistics: ``running`` keeps BatchNorm's statistics as transfers leave them. ``public`` re-estimates them
             on the public samples after every transfer and after FILE.
         ce_target: Target of the cross-entropy: labels, or the teacher's outputs. ``auto`` takes labels if the public
             data have the clients' classes.

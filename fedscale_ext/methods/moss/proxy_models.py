@@ -13,7 +13,7 @@ Line 13 transfers to every type, one that has the proxy's architecture too. With
 is copied, and its fidelity is 1: level on UCI HAR (1.5 ± 10.8 points), though the type itself loses 5.4 ± 3.7.
 
 A transfer takes some ten steps, in which BatchNorm's running statistics lag behind the weights. With ``statistics``
-public they are estimated anew on the public samples: of the student after every transfer, and of PM^G after FILE. The
+public they are re-estimated on the public samples: of the student after every transfer, and of PM^G after FILE. The
 text says nothing of them.
 
 A transfer that diverges (its student, what that answers, or its networks are not finite) counts for nothing: its proxy

@@ -13,7 +13,7 @@ Where it departs from the public code, or the paper leaves it open:
 
 Unstructured masks save bytes, not MACs: dense kernels compute zeros too. A client's traffic counts its surviving
 weights, what is never pruned, and its mask in bits. It counts in both directions, by the mask at the round's start.
-What both sides really exchange here is dense. BatchNorm's statistics, also when measured anew, are the global model's.
+What both sides really exchange here is dense. BatchNorm's statistics, also when re-estimated, are the global model's.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ Who is a straggler: ``rates: capacity``: who affords less than the full model, i
 fits. ``rates: time``: FLuID's own rule for one straggler, for several (:func:`invariant_dropout.timed_rates`), from
 round 2 on, whatever clients afford; times are the virtual clock's for the full model, which need no estimate.
 Where a round has no update of a client with the full model, what was invariant before still counts; until there was a
-first, stragglers drop at random. FLuID's networks have no BatchNorm; here its statistics are measured anew for testing,
+first, stragglers drop at random. FLuID's networks have no BatchNorm; here its statistics are re-estimated for testing,
 for those of the whole do not fit a part.
 
 What the code does beside and is not done here: it votes per weight instead of per neuron, has one threshold for all

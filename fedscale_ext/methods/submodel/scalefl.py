@@ -5,7 +5,7 @@ others also learn from the deepest one. Each entry becomes the mean over the cli
 
 Departures from the public code:
 
-* BatchNorm's statistics are measured anew before models are tested. The public code tests with each batch's own.
+* BatchNorm's statistics are re-estimated before models are tested. The public code tests with each batch's own.
 * The divergence is summed over classes, as it is defined. There it is their mean, as if gamma were divided by them.
 """
 

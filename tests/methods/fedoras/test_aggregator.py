@@ -341,7 +341,7 @@ def test_a_job_with_one_subspace_a_round_tunes_and_measures_what_it_serves(job_f
     assert only["personalised"] is not None and not only["failed"]
     spec, state = found["models"]["tier1"]
     name = next(name for name in state if name.endswith("stem.bn.running_mean"))
-    assert not torch.equal(state[name], found["models"][SUPERNET][1][name])  # measured anew
+    assert not torch.equal(state[name], found["models"][SUPERNET][1][name])  # re-estimated
     assert not models.searched(spec)
 
 

@@ -1,4 +1,4 @@
-"""The validation set, paths' figures on it, and statistics measured anew."""
+"""The validation set, paths' figures on it, and re-estimated statistics."""
 
 from collections.abc import Iterable
 

@@ -6,15 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from job_results import assert_equal, result
+from job_results import assert_equal, run_job
 
-import fedscale_ext
 from fedscale_ext import models
-from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State
-from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.hypemefed.aggregator import HypeMeFedAggregator
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.submodels import count_mean
@@ -380,11 +377,7 @@ def run(job_file: Path, name: str, at_once: bool = True, **keys: Any) -> dict[st
     """A whole job's results; ``at_once``: in this process."""
     settings = {"method": "hypemefed", "model": "multi_exit_vgg_small", "hypemefed.hidden": 8, "hypemefed.epochs": 2,
                 "hypemefed.groups": [3, 2, 2], "num_participants": 7, **keys}  # fmt: skip
-    if at_once:
-        run_in_process(with_values(load_config(job_file), job_name=name, **settings))
-    else:
-        fedscale_ext.run(job_file, job_name=name, **settings)
-    return result(job_file.parent / "logs" / name / "logs")
+    return run_job(job_file, name, at_once, **settings)
 
 
 def test_a_job_resumes_to_the_same_result_with_any_number_of_executors(job_file: Path) -> None:

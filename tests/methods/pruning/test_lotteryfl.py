@@ -116,7 +116,7 @@ def test_a_poor_model_or_a_small_ticket_is_not(known_share: float, ticket: dict[
 
 
 def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
-    """They are means over other networks, or measured anew when models are tested: pruning must not depend on that."""
+    """They are means over other networks, or re-estimated when models are tested: pruning must not depend on that."""
     data, settings, found = samples(12), conf(mask=drawn_mask(1, 0.7)), []
     for shift in (0.0, 3.0):
         module = network()

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 import torch
 from client_settings import client_settings
-from job_results import assert_equal, result
+from job_results import assert_equal, run_job
 from training.test_cohort import both_ways, samples
 
-import fedscale_ext
 from fedscale_ext import models
-from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.submodel.depthfl import DepthFLClient
 from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator, ScaleFLClient
 from fedscale_ext.models.multi_exit.family import prefix
@@ -208,11 +205,7 @@ def run(job_file: Path, name: str, at_once: bool = True, **keys: Any) -> dict[st
     levels = {"scalefl.widths": [0.5, 0.75, 1.0], "scalefl.exits": [1, 2, 3], "scalefl.groups": [3, 2, 2]}
     kd = {"scalefl.self_kd": True, "scalefl.kd_after": 0.0}
     settings = {"method": "scalefl", "model": "multi_exit_cnn3", "num_participants": 7, **levels, **kd, **keys}
-    if at_once:
-        run_in_process(with_values(load_config(job_file), job_name=name, **settings))
-    else:
-        fedscale_ext.run(job_file, job_name=name, **settings)
-    return result(job_file.parent / "logs" / name / "logs")
+    return run_job(job_file, name, at_once, **settings)
 
 
 def test_a_job_resumes_to_the_same_result_and_trains_in_cohorts(job_file: Path) -> None:
