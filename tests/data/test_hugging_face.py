@@ -292,7 +292,7 @@ def test_files_outside_of_the_librarys_cache_are_never_opened(fake: Library, tmp
     def imported(path: str) -> None:
         cells = [{"bytes": None, "path": str(tmp_path / path)}]
         made = fake.table({"img": cells, "kind": [0], "who": ["ada"]}, {"kind": NAMES}, ["img"])
-        folder = fake.saved(tmp_path / path.replace("/", "_"), only=made)
+        folder = fake.saved(tmp_path / f"saved {len(fake.module.there)}", only=made)
         import_datasets(folder, tmp_path / "data", "own-shapes", DatasetsOptions(client="who", force=True))
 
     imported("cache/in.png")
