@@ -240,7 +240,7 @@ class FormatOptions:
         if kind is Format.npz:
             return NpzOptions(**common, **arrays, shape=shape)
         if kind is Format.datasets:
-            columns = {"x": self.x, "y": self.y, "client": self.client, "split": self.split}
+            columns: dict[str, Any] = {"x": self.x, "y": self.y, "client": self.client, "split": self.split}
             return DatasetsOptions(**common, **columns, shape=shape)
         if kind is Format.speech:
             return SpeechOptions(**common, client_map=self.client_map, shape=shape)
