@@ -26,7 +26,8 @@ class Collector:
     """Takes in the units' results in the units' order.
 
     ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
-    client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``max_norm`` bounds
+    client's state, which is handed to it and let go; otherwise they carry one sum per unit, or nothing of the models
+    if ``states`` is False. ``max_norm`` bounds
     the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
     one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
     were no longer. ``handed``: what keeps the tensors that clients hand back beside their states, before ``keep`` is
@@ -45,10 +46,12 @@ class Collector:
         clip_norm: float | None = None,
         client_tensors: Sequence[ClientTensors] = (),
         norms: bool = False,
+        *,
+        states: bool = True,
     ) -> None:
         self._max_norm, self._client_tensors = max_norm, client_tensors
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
-        self._clip_norm, self._norms = clip_norm, norms
+        self._clip_norm, self._norms, self._states = clip_norm, norms, states
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._updates: list[Update] = []
@@ -83,7 +86,7 @@ class Collector:
                 good.append(update)
             except Rejected as reason:
                 self._fail([item], reason)
-        if self._keep is None and good:
+        if self._keep is None and self._states and good:
             try:
                 self._add(good, header, sections)
             except Rejected as reason:

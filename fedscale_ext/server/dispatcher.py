@@ -58,6 +58,8 @@ class Dispatcher:
                 "batch": job.config.fedscale.batch_size,
                 "precision": job.config.job.precision,
                 "participants": job.config.fedscale.num_participants,
+                # weights that nobody adds up are not kept as factors: another size may be the fastest
+                **({} if job.needs_states else {"models": "kept by clients"}),
             }
         )
 
@@ -112,11 +114,12 @@ class Dispatcher:
             self.job.pool,
             self.job.task,
             self._weight,
-            None if self.job.reduces else partial(self._method.collect, round),
+            partial(self._method.collect, round) if self.job.needs_states and not self.job.reduces else None,
             self.job.config.job.max_update_norm,
             self.clip_norm,
             client_tensors,
             self.reports_norms,
+            states=self.job.needs_states,
         )
 
     def _check_quorum(

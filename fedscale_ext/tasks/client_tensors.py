@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.tasks.update_checks import checked_tensors
@@ -83,8 +85,13 @@ class ClientTensors:
 
     def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
         """Return the sections with the tensors that a unit's clients receive. Any thread may call it."""
-        states = {section_name(self.kind, index): self.outgoing(item) for index, item in enumerate(items)}
-        return {name: wire.tensors_to_bytes(state) for name, state in states.items() if state is not None}
+        sections = {section_name(self.kind, index): self.section(item) for index, item in enumerate(items)}
+        return {name: section for name, section in sections.items() if section is not None}
+
+    def section(self, item: WorkItem) -> bytes | None:
+        """Return the section with the tensors that a client receives, None for none. Any thread may call it."""
+        state = self.outgoing(item)
+        return None if state is None else wire.tensors_to_bytes(state)
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:
         """Read the tensors that a client returned; raises Rejected unless they are like the template."""
@@ -117,6 +124,14 @@ class ReturnedTensors(ClientTensors):
         return None
 
 
+class ReadTensors(dict[str, Tensor]):
+    """Tensors that were read from a section, which goes with them to whoever writes a file of it."""
+
+    def __init__(self, tensors: State, section: wire.Section) -> None:
+        super().__init__(tensors)
+        self.section = section
+
+
 class ClientState(ClientTensors):
     """Tensors that each client keeps from round to round, such as masks or personal layers.
 
@@ -136,6 +151,7 @@ class ClientState(ClientTensors):
     def __init__(self, folder: Path, clients: int, templates: Mapping[str, State]) -> None:
         super().__init__(folder / self.kind, clients)
         self._templates = templates
+        self._heads: dict[str, bytes] = {}
 
     def template(self, key: str) -> State:  # noqa: D102
         return self._templates[key]
@@ -143,8 +159,26 @@ class ClientState(ClientTensors):
     def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
         return self.files.read(item.model, item.client)
 
+    def section(self, item: WorkItem) -> bytes | None:  # noqa: D102
+        stored = self.files.section(item.model, item.client)  # a file is a section: it is not read and written anew
+        return super().section(item) if stored is None else stored
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
+        tensors = super().checked(item, section)
+        head = self._head(item.model)
+        as_written = section is not None and section[: len(head)] == head
+        return ReadTensors(tensors, section) if section is not None and as_written else tensors
+
+    def _head(self, key: str) -> bytes:
+        """Return the beginning of a section of a model's tensors: their names, shapes and types, as we write them."""
+        if key not in self._heads:
+            content = wire.tensors_to_bytes(self.template(key))
+            self._heads[key] = content[: len(content) - sum(tensor.nbytes for tensor in self.template(key).values())]
+        return self._heads[key]
+
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
-        self.files.write(round, item.model, item.client, new)
+        section = new.section if isinstance(new, ReadTensors) else None
+        self.files.write(round, item.model, item.client, new, section)
 
 
 class InitialClientState(ClientState):
