@@ -8,7 +8,8 @@ from typing import Any
 from fedscale_ext.core.failures import count, is_divergence
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.client_tensors import ClientTensors, section_name
+from fedscale_ext.tasks.client_tensors import ClientTensors, kept_label, section_name
+from fedscale_ext.tasks.kind import WORKER
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
     Rejected,
@@ -63,7 +64,7 @@ class Collector:
         """Take in the result of a unit."""
         mine = {item.client: item.model for item in unit}
         good: list[Update] = []
-        returned: list[tuple[WorkItem, list[State]]] = []
+        returned: list[tuple[WorkItem, list[State], int]] = []
         results = header.get("results")
         for index, result in enumerate(results if isinstance(results, list) else ()):
             client = result.get("client") if isinstance(result, dict) else None
@@ -79,10 +80,10 @@ class Collector:
                 if self._keep is not None:
                     start = self._pool[item.model].state
                     state = checked_state(sections.get(str(index)), start, self._max_norm)
-                    self._take(item, new)
+                    self._take(item, new, index, header)
                     self._keep(update, state)
                 else:
-                    returned.append((item, new))
+                    returned.append((item, new, index))
                 good.append(update)
             except Rejected as reason:
                 self._fail([item], reason)
@@ -92,13 +93,15 @@ class Collector:
             except Rejected as reason:
                 self._fail([update.item for update in good], reason)
                 return
-        for item, new in returned:
-            self._take(item, new)
+        for item, new, index in returned:
+            self._take(item, new, index, header)
         self._updates += good
 
-    def _take(self, item: WorkItem, new: Sequence[State]) -> None:
+    def _take(self, item: WorkItem, new: Sequence[State], index: int, header: Mapping[str, Any]) -> None:
         for each, own in zip(self._client_tensors, new, strict=True):
             each.take(self._round, item, own)
+            if WORKER in header:
+                each.hold(item, (header[WORKER], kept_label(header, section_name(each.kind, index))))
 
     def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""

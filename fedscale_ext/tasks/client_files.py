@@ -20,8 +20,12 @@ import torch
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
 from fedscale_ext.metrics.files import in_memory, read_section, read_tensors, write_section
+from fedscale_ext.transport.leases import Worker
 
 Section = bytes | memoryview  # one safetensors file in memory
+Holder = tuple[
+    Worker, str
+]  # the process of an executor that has a client's tensors, and the label by which it finds them
 
 _THREADS = 4  # they wait for the disk, and the disk ends several waits at once
 _MOST_BYTES = 64 << 20  # of what waits to be written
@@ -59,6 +63,8 @@ class ClientFiles:
         self._folder, self._clients = folder, clients
         self._rounds: dict[str, torch.Tensor] = {}  # by key: when each client's was written, int64 [clients]; 0: never
         self._written: dict[tuple[str, int], int] = {}  # in this round: its number
+        self._holders: dict[tuple[str, int], Holder] = {}  # of what :meth:`read` returns
+        self._next_holders: dict[tuple[str, int], Holder] = {}  # of what this round has written
         self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
         self._digests: tuple[int, dict[str, str]] = (0, {})  # of the last round that wrote: its number, and by file
         self._pending: dict[Path, tuple[int, Future[str]]] = {}  # files that threads write: their bytes and digest
@@ -96,8 +102,17 @@ class ClientFiles:
         metadata = {"client": str(client), "round": str(round)}
         self._pending[path] = len(content), _threads().submit(write_section, path, content, metadata)
         self._written[key, client] = round
+        self._next_holders.pop((key, client), None)
         if round not in (versions := self._versions.setdefault((key, client), [])):
             versions.append(round)
+
+    def hold(self, key: str, client: int, holder: Holder) -> None:
+        """Note who has what was just written of a client."""
+        self._next_holders[key, client] = holder
+
+    def holder(self, key: str, client: int) -> Holder | None:
+        """Return who has what :meth:`read` returns, None where nobody may have it. Any thread may call it."""
+        return self._holders.get((key, client))
 
     def finish(self) -> None:
         """Wait until all files are on the disk; OSError where one cannot be written."""
@@ -136,6 +151,9 @@ class ClientFiles:
             if key not in self._rounds:
                 self._rounds[key] = torch.zeros(self._clients, dtype=torch.int64)
             self._rounds[key][client - 1] = round
+            self._holders.pop((key, client), None)
+        self._holders |= self._next_holders
+        self._next_holders.clear()
         self._written.clear()
 
     def _path(self, key: str, client: int, round: int) -> Path:

@@ -4,24 +4,30 @@ A device would keep some of them itself: control variates, masks, personal layer
 files. A unit's message has a section of them for each client, and the answer has the next ones.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from fedscale_ext.core.types import State, WorkItem
-from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.tasks.client_files import ClientFiles, Holder
 from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.leases import Worker
 
 
-def section_name(kind: str, index: int) -> str:
+def section_name(kind: str, index: int | str) -> str:
     """Return the name of the section of a unit's client ``index``, in either direction.
 
     ``kind`` is that of :class:`ClientTensors`.
     """
     return f"{kind}/{index}"
+
+
+def kept_label(header: Mapping[str, Any], section: str) -> str:
+    """Return the label by which an executor finds a section of an answer that it sent; ``header`` is the answer's."""
+    return "/".join(str(header[name]) for name in ("job", "unit", "attempt")) + f"/{section}"
 
 
 def read_client_tensors(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
@@ -83,10 +89,27 @@ class ClientTensors:
         """Return the bytes added to each message, whatever the number of its clients; none by default."""
         return 0
 
-    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
-        """Return the sections with the tensors that a unit's clients receive. Any thread may call it."""
-        sections = {section_name(self.kind, index): self.section(item) for index, item in enumerate(items)}
+    def sections(self, items: Sequence[WorkItem], without: Container[str] = ()) -> dict[str, bytes]:
+        """Return the sections with the tensors that a unit's clients receive. Any thread may call it.
+
+        Args:
+            items: The unit's items.
+            without: Names of sections to leave out.
+
+        """
+        names = {section_name(self.kind, index): item for index, item in enumerate(items)}
+        sections = {name: self.section(item) for name, item in names.items() if name not in without}
         return {name: section for name, section in sections.items() if section is not None}
+
+    def hold(self, item: WorkItem, holder: Holder) -> None:
+        """Note which executor has the tensors just taken of a client; nothing by default."""
+
+    def held(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:
+        """Return the names of the sections that a process has, and their labels there; none by default.
+
+        Any thread may call it.
+        """
+        return {}
 
     def section(self, item: WorkItem) -> bytes | None:
         """Return the section with the tensors that a client receives, None for none. Any thread may call it."""
@@ -180,6 +203,17 @@ class ClientState(ClientTensors):
         section = new.section if isinstance(new, ReadTensors) else None
         self.files.write(round, item.model, item.client, new, section)
 
+    def hold(self, item: WorkItem, holder: Holder) -> None:  # noqa: D102
+        self.files.hold(item.model, item.client, holder)
+
+    def held(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:  # noqa: D102
+        holders = [self.files.holder(item.model, item.client) for item in items]
+        return {
+            section_name(self.kind, index): holder[1]
+            for index, holder in enumerate(holders)
+            if holder is not None and holder[0] == worker
+        }
+
 
 class InitialClientState(ClientState):
     """A client state that is not empty before the client's first round: ``start`` returns a client's first one."""
@@ -221,7 +255,7 @@ class SharedTensors(ClientTensors):
     def template(self, key: str) -> State:  # noqa: D102
         return {}
 
-    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:  # noqa: D102
+    def sections(self, items: Sequence[WorkItem], without: Container[str] = ()) -> dict[str, bytes]:  # noqa: D102
         return {section_name(self.kind, 0): self._section}
 
     @property

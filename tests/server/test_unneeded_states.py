@@ -63,7 +63,10 @@ def test_clients_that_diverge_fail_as_where_their_states_are_added_up(
 ) -> None:
     # one step: its loss is finite, the state is not
     keys = {"learning_rate": 3e38, "client_weight_decay": 1e4, "local_steps": 1}
-    with monkeypatch.context() as plain, pytest.raises(UserError, match="is not finite") as summed:
+    with (
+        monkeypatch.context() as plain,
+        pytest.raises(UserError, match="weights of 7 of 7 clients are not finite") as summed,
+    ):
         plain.setattr(LocalAggregator, "needs_states", True)
         job(job_file, "summed", "local", **keys)
     with pytest.raises(UserError) as less:
