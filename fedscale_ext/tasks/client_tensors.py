@@ -1,7 +1,8 @@
 """Tensors that clients receive beside their models and return beside their updates.
 
 A device would keep some of them itself: control variates, masks, personal layers. Here the server's side keeps them in
-files. A unit's message has a section of them for each client, and the answer has the next ones.
+files. A unit's message has a section of them for each client, and the answer has the next ones. Executors keep the
+sections of :class:`ClientState`; a unit's message names those that its executor has, and leaves them out.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
