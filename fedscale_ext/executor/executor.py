@@ -19,9 +19,10 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
+from fedscale_ext.executor.kept_sections import KeptSections
 from fedscale_ext.executor.worker import Worker
-from fedscale_ext.tasks.client_tensors import read_client_tensors
-from fedscale_ext.tasks.kind import TENSORS, Kind
+from fedscale_ext.tasks.client_tensors import ClientState, kept_label, read_client_tensors, section_name
+from fedscale_ext.tasks.kind import HELD, LACKS, TENSORS, Kind
 from fedscale_ext.tasks.kinds import kinds_by_event
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
@@ -58,6 +59,7 @@ class MultiModelExecutor(NoPickle, Executor):
         self.round = 0
         self.watch = Stopwatch()
         self.bench = Workbench(self.device, config.job.precision)
+        self.kept = KeptSections()
 
     @overrides
     def setup_env(self) -> None:
@@ -142,6 +144,11 @@ class MultiModelExecutor(NoPickle, Executor):
         with self.watch("wire"):
             header, sections = wire.unpack(message)
             del message
+            held = self.kept.of(header.get(HELD, {}))
+            if held is None:  # the unit comes once more, with all sections
+                return event, {**header, LACKS: True}
+            sections |= held
+            del held
             try:
                 self.bench.keep(header, sections)
                 header[TENSORS] = read_client_tensors(header.get(TENSORS, ()), sections)
@@ -156,8 +163,19 @@ class MultiModelExecutor(NoPickle, Executor):
         with self.watch("waiting"):
             return self.link.complete(request)
 
+    def _keep(self, unit: Mapping[str, Any], held: Mapping[str, str], parts: Mapping[str, bytes]) -> None:
+        """Keep what clients keep until their next unit, in place of what came before it."""
+        for name, section in parts.items():
+            if name.startswith(section_name(ClientState.kind, "")):
+                if name in held:
+                    self.kept.drop(held[name])
+                self.kept.keep(kept_label(unit, name), section)
+
     def _answer(self, header: dict[str, Any], kind: Kind) -> bytes:
         answer: dict[str, Any]
+        parts: dict[str, bytes]
+        if LACKS in header:
+            return wire.pack({name: header[name] for name in ("job", "unit", "round", "attempt", LACKS)})
         try:
             if _UNUSABLE in header:
                 raise header[_UNUSABLE]
@@ -167,6 +185,7 @@ class MultiModelExecutor(NoPickle, Executor):
             answer, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
         with self.watch("wire"):
             unit = {name: header[name] for name in ("job", "unit", "round", "attempt")}
+            self._keep(unit, header.get(HELD, {}), parts)
             return wire.pack({**unit, **answer, "seconds": self.watch.read()}, parts)
 
     @overrides

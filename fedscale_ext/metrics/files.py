@@ -45,14 +45,28 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
     Tensors may share memory or be strided views; each is stored whole.
     """
-    blob = safetensors.torch.save(_apart(tensors))
-    header, body = _split(blob)
+    return write_section(path, in_memory(tensors), metadata)
+
+
+def in_memory(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """Return tensors as a safetensors file in memory; later changes of the tensors do not reach it."""
+    return safetensors.torch.save(_apart(tensors))
+
+
+def write_section(path: Path, section: bytes | memoryview, metadata: Mapping[str, str]) -> str:
+    """Write the tensors of a safetensors file in memory as :func:`write_tensors` would. Returns the file's digest."""
+    header, body = _split(section)
     # safetensors writes metadata in hash order, which would differ from run to run
     header["__metadata__"] = dict(sorted({**metadata, _DIGEST: _ZEROS}.items()))
     head = _head(header)
     digest = _digest(head, body)
     write_atomic(path, head.replace(f'"{_DIGEST}":"{_ZEROS}"'.encode(), f'"{_DIGEST}":"{digest}"'.encode()), body)
     return digest
+
+
+def read_section(path: Path) -> bytes:
+    """Return a file of :func:`write_tensors` as it is, which is a safetensors file; UserError where it is damaged."""
+    return _verified(path)[0]
 
 
 def digest_of_tensors(path: Path) -> str:
@@ -68,6 +82,15 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], str]:
     """Tensors, metadata and digest of a file."""
+    blob, metadata, stated = _verified(path)
+    try:
+        return safetensors.torch.load(blob), metadata, stated
+    except (ValueError, KeyError, AttributeError, TypeError, safetensors.SafetensorError) as error:
+        raise _damaged(path, error) from None
+
+
+def _verified(path: Path) -> tuple[bytes, dict[str, str], str]:
+    """Content, metadata and digest of a file whose digest is right."""
     try:
         with open_plain(path) as file:
             blob = file.read()
@@ -80,11 +103,14 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], str]:
         head = blob[: len(blob) - len(body)]
         if _digest(head.replace(stated.encode(), _ZEROS.encode(), 1), body) != stated:
             raise ValueError("its sha256 differs from the one that it states")
-        tensors = safetensors.torch.load(blob)
-    except (ValueError, KeyError, AttributeError, TypeError, safetensors.SafetensorError) as error:
-        reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{path} is damaged or no file of this program: {reason}") from None
-    return tensors, metadata, stated
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _damaged(path, error) from None
+    return blob, metadata, stated
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
+    return UserError(f"{path} is damaged or no file of this program: {reason}")
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -100,13 +126,13 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return result
 
 
-def _split(blob: bytes) -> tuple[dict, memoryview]:
+def _split(blob: bytes | memoryview) -> tuple[dict, memoryview]:
     """Header and tensor bytes of a safetensors file: u64 length, JSON, bytes."""
     length = int.from_bytes(blob[:8], "little")
     if len(blob) < 8 or length > len(blob) - 8:
         raise ValueError("it is cut off in its header")
     try:
-        return load_json(blob[8 : 8 + length]), memoryview(blob)[8 + length :]
+        return load_json(bytes(blob[8 : 8 + length])), memoryview(blob)[8 + length :]
     except ValueError:
         raise ValueError("its header is not JSON") from None
 

@@ -8,7 +8,8 @@ from typing import Any
 from fedscale_ext.core.failures import count, is_divergence
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.client_tensors import ClientTensors, section_name
+from fedscale_ext.tasks.client_tensors import ClientTensors, kept_label, section_name
+from fedscale_ext.tasks.kind import WORKER
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
     Rejected,
@@ -26,7 +27,8 @@ class Collector:
     """Takes in the units' results in the units' order.
 
     ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
-    client's state, which is handed to it and let go; otherwise they carry one sum per unit. ``max_norm`` bounds
+    client's state, which is handed to it and let go; otherwise they carry one sum per unit, or nothing of the models
+    if ``states`` is False. ``max_norm`` bounds
     the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
     one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
     were no longer. ``handed``: what keeps the tensors that clients hand back beside their states, before ``keep`` is
@@ -45,10 +47,12 @@ class Collector:
         clip_norm: float | None = None,
         client_tensors: Sequence[ClientTensors] = (),
         norms: bool = False,
+        *,
+        states: bool = True,
     ) -> None:
         self._max_norm, self._client_tensors = max_norm, client_tensors
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
-        self._clip_norm, self._norms = clip_norm, norms
+        self._clip_norm, self._norms, self._states = clip_norm, norms, states
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._updates: list[Update] = []
@@ -60,7 +64,7 @@ class Collector:
         """Take in the result of a unit."""
         mine = {item.client: item.model for item in unit}
         good: list[Update] = []
-        returned: list[tuple[WorkItem, list[State]]] = []
+        returned: list[tuple[WorkItem, list[State], int]] = []
         results = header.get("results")
         for index, result in enumerate(results if isinstance(results, list) else ()):
             client = result.get("client") if isinstance(result, dict) else None
@@ -76,26 +80,28 @@ class Collector:
                 if self._keep is not None:
                     start = self._pool[item.model].state
                     state = checked_state(sections.get(str(index)), start, self._max_norm)
-                    self._take(item, new)
+                    self._take(item, new, index, header)
                     self._keep(update, state)
                 else:
-                    returned.append((item, new))
+                    returned.append((item, new, index))
                 good.append(update)
             except Rejected as reason:
                 self._fail([item], reason)
-        if self._keep is None and good:
+        if self._keep is None and self._states and good:
             try:
                 self._add(good, header, sections)
             except Rejected as reason:
                 self._fail([update.item for update in good], reason)
                 return
-        for item, new in returned:
-            self._take(item, new)
+        for item, new, index in returned:
+            self._take(item, new, index, header)
         self._updates += good
 
-    def _take(self, item: WorkItem, new: Sequence[State]) -> None:
+    def _take(self, item: WorkItem, new: Sequence[State], index: int, header: Mapping[str, Any]) -> None:
         for each, own in zip(self._client_tensors, new, strict=True):
             each.take(self._round, item, own)
+            if WORKER in header:
+                each.hold(item, (header[WORKER], kept_label(header, section_name(each.kind, index))))
 
     def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from fedscale_ext.tasks.evaluate import evaluate
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.reduction import ModelMean
 from fedscale_ext.tasks.units import SPREAD, in_parts, plan_units
+from fedscale_ext.transport.leases import Worker
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.transport.unit_retries import Dropped, Unit
 
@@ -58,6 +59,8 @@ class Dispatcher:
                 "batch": job.config.fedscale.batch_size,
                 "precision": job.config.job.precision,
                 "participants": job.config.fedscale.num_participants,
+                # weights that nobody adds up are not kept as factors: another size may be the fastest
+                **({} if job.needs_states else {"models": "kept by clients"}),
             }
         )
 
@@ -112,11 +115,12 @@ class Dispatcher:
             self.job.pool,
             self.job.task,
             self._weight,
-            None if self.job.reduces else partial(self._method.collect, round),
+            partial(self._method.collect, round) if self.job.needs_states and not self.job.reduces else None,
             self.job.config.job.max_update_norm,
             self.clip_norm,
             client_tensors,
             self.reports_norms,
+            states=self.job.needs_states,
         )
 
     def _check_quorum(
@@ -193,10 +197,14 @@ class Dispatcher:
     def tensor_arguments(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """Arguments of ``make_unit`` that make a unit of these clients carry these tensors."""
 
-        def more() -> dict[str, bytes]:
-            return {name: section for tensors in client_tensors for name, section in tensors.sections(items).items()}
+        def more(without: Container[str]) -> dict[str, bytes]:
+            return {name: part for each in client_tensors for name, part in each.sections(items, without).items()}
 
-        return {"more": more if client_tensors else None, "tensors": [tensors.kind for tensors in client_tensors]}
+        def held(worker: Worker) -> dict[str, str]:
+            return {name: label for each in client_tensors for name, label in each.held(items, worker).items()}
+
+        own = {"more": more, "held": held} if client_tensors else {}
+        return {**own, "tensors": [tensors.kind for tensors in client_tensors]}
 
     def test_tensor_arguments(
         self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]

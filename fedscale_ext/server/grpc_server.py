@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
 from typing import Any
@@ -26,6 +26,7 @@ from fedscale_ext.core.types import State
 from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
 from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.kind import HELD, LACKS, WORKER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
@@ -191,13 +192,14 @@ class Coordinator(NoPickle, Aggregator):
         self,
         event: str,
         models: Sequence[str],
-        more: Callable[[], Mapping[str, bytes]] | None = None,
+        more: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
+        held: Callable[[Worker], Mapping[str, str]] | None = None,
         **header: Any,
     ) -> Unit:
-        """A work unit of this round that needs the states of ``models``; ``more`` as in :class:`Unit`."""
+        """A work unit of this round that needs the states of ``models``; ``more`` and ``held`` as in :class:`Unit`."""
         number = next(self._unit_ids)
         identity = {"job": self.incarnation, "unit": number, "round": self.round}
-        return Unit(number, event, {**identity, **header}, tuple(models), more)
+        return Unit(number, event, {**identity, **header}, tuple(models), more, held)
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
@@ -262,7 +264,10 @@ class Coordinator(NoPickle, Aggregator):
     @overrides
     def CLIENT_PING(self, request: Any, context: Any) -> Any:
         """The next unit for an executor, with the states that it has not seen yet."""
-        worker = Worker(request.executor_id, request.client_id)
+        return self._next(Worker(request.executor_id, request.client_id), context)
+
+    def _next(self, worker: Worker, context: Any, *, whole: bool = False) -> Any:
+        """The next unit for an executor; ``whole``: with all sections that its clients need."""
         context.add_callback(self.board.wake)
         try:
             handout = self.board.take(worker, _PING_WAIT_S, context.is_active)
@@ -272,7 +277,7 @@ class Coordinator(NoPickle, Aggregator):
             self.attendance.take(worker.executor, handout.unit)
         self.attendance.tell()
         if handout is not None:
-            return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout))
+            return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout, whole))
         if not self.board.closed:
             return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
         with self._changed:
@@ -303,10 +308,12 @@ class Coordinator(NoPickle, Aggregator):
             return self._send_away(context, error)
         except wire.WireError as error:
             return self._reject(context, "not a result", str(error))
+        if header.get(LACKS) is True:  # it gets the unit that it holds again
+            return self._next(worker, context, whole=True)
         fault = self._file(worker, job, unit, attempt, header, sections)
         if fault is not None:
             logging.warning(f"executor {worker.executor}, unit {unit}: {fault}")
-        return self.CLIENT_PING(request, context)
+        return self._next(worker, context)
 
     def _file(self, worker: Worker, job: str, unit: int, attempt: int, header: Any, sections: Any) -> str | None:
         """Put a result on the board; why it was dropped and counted instead, else None. One that cannot be read counts
@@ -325,7 +332,7 @@ class Coordinator(NoPickle, Aggregator):
         if failed is not None:
             logging.warning(f"executor {worker.executor} could not do unit {unit}: {failed}")
             return self.board.fail(worker, unit, attempt, failed)
-        fault = self.board.complete(worker, unit, attempt, (header, sections))
+        fault = self.board.complete(worker, unit, attempt, ({**header, WORKER: worker}, sections))
         if fault is None:
             self._sent[worker.executor].confirm(worker)
             self.attendance.finish(worker.executor, unit)
@@ -340,10 +347,11 @@ class Coordinator(NoPickle, Aggregator):
             return self._send_away(context, error)
         return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN if self.board.closed else commons.DUMMY_EVENT)
 
-    def _encode(self, worker: Worker, handout: Assignment) -> bytes:
+    def _encode(self, worker: Worker, handout: Assignment, whole: bool) -> bytes:
         sent, unit = self._sent[worker.executor], handout.unit
         models = {}
-        sections = dict(unit.more()) if unit.more else {}
+        held = dict(unit.held(worker)) if unit.held and not whole else {}
+        sections = dict(unit.more(held)) if unit.more else {}
         for key in unit.models:
             model = self.pool[key]
             models[key] = {"version": model.version, "spec": model.spec.to_json()}
@@ -356,7 +364,7 @@ class Coordinator(NoPickle, Aggregator):
                 sections[key] = self._encoded.section(key)
         lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
         sent.offered = {model.key: model.version for model in lasting}
-        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models}, sections)
+        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models, HELD: held}, sections)
 
     def _send_away(self, context: Any, error: NotRegistered) -> None:
         """The caller must register first, or end because another process has its number."""

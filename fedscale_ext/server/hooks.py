@@ -62,6 +62,9 @@ class MethodHooks(Coordinator):
     #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
     #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
     reduces: ClassVar[bool] = True
+    #: Whether the server learns from the states of the models that clients train. Where it does not, because clients
+    #: keep their models, executors return neither sums nor states, and ``means`` is empty.
+    needs_states: ClassVar[bool] = True
     #: What :meth:`aggregate` learns of clients beside the means, if it uses any: noise does not cover it.
     unprotected: ClassVar[str] = ""
 
@@ -171,7 +174,7 @@ class MethodHooks(Coordinator):
         """Turn the round's checked updates, sorted by client, into new server state.
 
         ``means``: by model key, the weighted mean of the states of those who trained it, for each
-        model that somebody trained; empty where ``reduces`` is False.
+        model that somebody trained; empty where ``reduces`` or ``needs_states`` is False.
         """
         raise NotImplementedError
 

@@ -49,6 +49,11 @@ def check_options(config: JobConfig, method: "type[MethodHooks]") -> bool:
             f"method {job.method} {reason}, which {_SWITCH} does not shield; choose a method that averages, or remove "
             f"{_SWITCH}"
         )
+    if not method.needs_states:
+        raise UserError(
+            f"method {job.method} averages no models of its clients, on which {_SWITCH} would put noise; choose a "
+            f"method that averages, or remove {_SWITCH}"
+        )
     looks = {
         "own_classes": job.own_classes,
         "control_variates": job.control_variates,

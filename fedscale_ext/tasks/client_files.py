@@ -2,10 +2,15 @@
 
 A file is named after the client and the round that wrote it. What a round writes counts from its end on: whoever reads
 meanwhile sees what was there before it.
+
+Threads write the files, while the round goes on. They are on the disk when the round's digests are asked for, and so
+before a checkpoint that needs them.
 """
 
 import re
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -14,8 +19,16 @@ import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
-from fedscale_ext.metrics.files import read_tensors, write_tensors
+from fedscale_ext.metrics.files import in_memory, read_section, read_tensors, write_section
+from fedscale_ext.transport.leases import Worker
 
+Section = bytes | memoryview  # one safetensors file in memory
+Holder = tuple[
+    Worker, str
+]  # the process of an executor that has a client's tensors, and the label by which it finds them
+
+_THREADS = 4  # they wait for the disk, and the disk ends several waits at once
+_MOST_BYTES = 64 << 20  # of what waits to be written
 _NAME = re.compile(r"(\d+)-(\d+)\.safetensors")
 
 
@@ -38,6 +51,11 @@ def newest_file(folder: Path, key: str, client: int, until: int) -> State | None
     return None if newest is None else read_tensors(path_of[newest])[0]
 
 
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="client files")
+
+
 class ClientFiles:
     """Files of ``clients`` clients in ``folder``, for each of several keys."""
 
@@ -45,8 +63,11 @@ class ClientFiles:
         self._folder, self._clients = folder, clients
         self._rounds: dict[str, torch.Tensor] = {}  # by key: when each client's was written, int64 [clients]; 0: never
         self._written: dict[tuple[str, int], int] = {}  # in this round: its number
+        self._holders: dict[tuple[str, int], Holder] = {}  # of what :meth:`read` returns
+        self._next_holders: dict[tuple[str, int], Holder] = {}  # of what this round has written
         self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
         self._digests: tuple[int, dict[str, str]] = (0, {})  # of the last round that wrote: its number, and by file
+        self._pending: dict[Path, tuple[int, Future[str]]] = {}  # files that threads write: their bytes and digest
 
     def read(self, key: str, client: int) -> State | None:
         """Read a client's tensors as they were when the round began; None where it had none. Any thread may call it."""
@@ -57,19 +78,71 @@ class ClientFiles:
         written = self._written.get((key, client))
         return self.read(key, client) if written is None else self._read(key, client, written)
 
-    def write(self, round: int, key: str, client: int, tensors: State) -> None:
-        """Write a client's tensors. A second call in one round replaces the first."""
-        path = self._path(key, client, round)
-        digest = write_tensors(path, tensors, {"client": str(client), "round": str(round)})
+    def section(self, key: str, client: int) -> bytes | None:
+        """Return what :meth:`read` reads as a safetensors file in memory. Any thread may call it."""
+        round = int(self._rounds[key][client - 1]) if key in self._rounds else 0
+        return read_section(self._finished(self._path(key, client, round))) if round else None
+
+    def write(self, round: int, key: str, client: int, tensors: State, section: Section | None = None) -> None:
+        """Write a client's tensors. A second call in one round replaces the first.
+
+        Args:
+            round: Number of the round.
+            key: Key of the model that the client trained with them.
+            client: Number of the client.
+            tensors: The tensors, which may be changed afterwards.
+            section: The same as a safetensors file in memory, where there is one.
+
+        """
         if self._digests[0] != round:
+            self.finish()
             self._digests = round, {}
-        self._digests[1][path.relative_to(self._folder.parent).as_posix()] = digest
+        path, content = self._path(key, client, round), in_memory(tensors) if section is None else section
+        self._make_room(path, len(content))
+        metadata = {"client": str(client), "round": str(round)}
+        self._pending[path] = len(content), _threads().submit(write_section, path, content, metadata)
         self._written[key, client] = round
+        self._next_holders.pop((key, client), None)
         if round not in (versions := self._versions.setdefault((key, client), [])):
             versions.append(round)
 
+    def hold(self, key: str, client: int, holder: Holder) -> None:
+        """Note who has what was just written of a client."""
+        self._next_holders[key, client] = holder
+
+    def holder(self, key: str, client: int) -> Holder | None:
+        """Return who has what :meth:`read` returns, None where nobody may have it. Any thread may call it."""
+        return self._holders.get((key, client))
+
+    def finish(self) -> None:
+        """Wait until all files are on the disk; OSError where one cannot be written."""
+        for path in list(self._pending):
+            self._finish(path)
+
+    def _finish(self, path: Path) -> None:
+        self._digests[1][path.relative_to(self._folder.parent).as_posix()] = self._pending[path][1].result()
+        del self._pending[path]
+
+    def _finished(self, path: Path) -> Path:
+        """Return the path of a file once it is on the disk. Any thread may call it."""
+        pending = self._pending.get(path)
+        if pending is not None:
+            pending[1].result()
+        return path
+
+    def _make_room(self, path: Path, size: int) -> None:
+        """Wait for an earlier write of the same file, and until what waits to be written is not too much."""
+        if path in self._pending:
+            self._finish(path)
+        while self._pending and size + sum(waiting for waiting, _ in self._pending.values()) > _MOST_BYTES:
+            self._finish(next(iter(self._pending)))
+
     def digests(self, round: int) -> dict[str, str]:
-        """Return the digests of the files that a round wrote, by their paths in the job's folder."""
+        """Return the digests of the files that a round wrote, by their paths in the job's folder.
+
+        They are on the disk by then.
+        """
+        self.finish()
         return self._digests[1] if self._digests[0] == round else {}
 
     def settle(self) -> None:
@@ -78,18 +151,22 @@ class ClientFiles:
             if key not in self._rounds:
                 self._rounds[key] = torch.zeros(self._clients, dtype=torch.int64)
             self._rounds[key][client - 1] = round
+            self._holders.pop((key, client), None)
+        self._holders |= self._next_holders
+        self._next_holders.clear()
         self._written.clear()
 
     def _path(self, key: str, client: int, round: int) -> Path:
         return self._folder / quote(key, safe=" ") / f"{client}-{round:06d}.safetensors"
 
     def _read(self, key: str, client: int, round: int) -> State | None:
-        return read_tensors(self._path(key, client, round))[0] if round else None
+        return read_tensors(self._finished(self._path(key, client, round)))[0] if round else None
 
     # ---- checkpoints ----
 
     def state(self) -> State:
-        """Return the state for a checkpoint: by key, the rounds that wrote the clients' files."""
+        """Return the state for a checkpoint: by key, the rounds that wrote the clients' files; these are on disk."""
+        self.finish()
         return dict(self._rounds)
 
     def load_state(self, rounds: State) -> None:

@@ -1,25 +1,34 @@
 """Tensors that clients receive beside their models and return beside their updates.
 
 A device would keep some of them itself: control variates, masks, personal layers. Here the server's side keeps them in
-files. A unit's message has a section of them for each client, and the answer has the next ones.
+files. A unit's message has a section of them for each client, and the answer has the next ones. Executors keep the
+sections of :class:`ClientState`; a unit's message names those that its executor has, and leaves them out.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from fedscale_ext.core.types import State, WorkItem
-from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.tasks.client_files import ClientFiles, Holder
 from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.leases import Worker
 
 
-def section_name(kind: str, index: int) -> str:
+def section_name(kind: str, index: int | str) -> str:
     """Return the name of the section of a unit's client ``index``, in either direction.
 
     ``kind`` is that of :class:`ClientTensors`.
     """
     return f"{kind}/{index}"
+
+
+def kept_label(header: Mapping[str, Any], section: str) -> str:
+    """Return the label by which an executor finds a section of an answer that it sent; ``header`` is the answer's."""
+    return "/".join(str(header[name]) for name in ("job", "unit", "attempt")) + f"/{section}"
 
 
 def read_client_tensors(kinds: Iterable[str], sections: Mapping[str, wire.Section]) -> dict[str, dict[int, State]]:
@@ -81,10 +90,32 @@ class ClientTensors:
         """Return the bytes added to each message, whatever the number of its clients; none by default."""
         return 0
 
-    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:
-        """Return the sections with the tensors that a unit's clients receive. Any thread may call it."""
-        states = {section_name(self.kind, index): self.outgoing(item) for index, item in enumerate(items)}
-        return {name: wire.tensors_to_bytes(state) for name, state in states.items() if state is not None}
+    def sections(self, items: Sequence[WorkItem], without: Container[str] = ()) -> dict[str, bytes]:
+        """Return the sections with the tensors that a unit's clients receive. Any thread may call it.
+
+        Args:
+            items: The unit's items.
+            without: Names of sections to leave out.
+
+        """
+        names = {section_name(self.kind, index): item for index, item in enumerate(items)}
+        sections = {name: self.section(item) for name, item in names.items() if name not in without}
+        return {name: section for name, section in sections.items() if section is not None}
+
+    def hold(self, item: WorkItem, holder: Holder) -> None:
+        """Note which executor has the tensors just taken of a client; nothing by default."""
+
+    def held(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:
+        """Return the names of the sections that a process has, and their labels there; none by default.
+
+        Any thread may call it.
+        """
+        return {}
+
+    def section(self, item: WorkItem) -> bytes | None:
+        """Return the section with the tensors that a client receives, None for none. Any thread may call it."""
+        state = self.outgoing(item)
+        return None if state is None else wire.tensors_to_bytes(state)
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:
         """Read the tensors that a client returned; raises Rejected unless they are like the template."""
@@ -117,6 +148,14 @@ class ReturnedTensors(ClientTensors):
         return None
 
 
+class ReadTensors(dict[str, Tensor]):
+    """Tensors that were read from a section, which goes with them to whoever writes a file of it."""
+
+    def __init__(self, tensors: State, section: wire.Section) -> None:
+        super().__init__(tensors)
+        self.section = section
+
+
 class ClientState(ClientTensors):
     """Tensors that each client keeps from round to round, such as masks or personal layers.
 
@@ -136,6 +175,7 @@ class ClientState(ClientTensors):
     def __init__(self, folder: Path, clients: int, templates: Mapping[str, State]) -> None:
         super().__init__(folder / self.kind, clients)
         self._templates = templates
+        self._heads: dict[str, bytes] = {}
 
     def template(self, key: str) -> State:  # noqa: D102
         return self._templates[key]
@@ -143,8 +183,37 @@ class ClientState(ClientTensors):
     def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
         return self.files.read(item.model, item.client)
 
+    def section(self, item: WorkItem) -> bytes | None:  # noqa: D102
+        stored = self.files.section(item.model, item.client)  # a file is a section: it is not read and written anew
+        return super().section(item) if stored is None else stored
+
+    def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
+        tensors = super().checked(item, section)
+        head = self._head(item.model)
+        as_written = section is not None and section[: len(head)] == head
+        return ReadTensors(tensors, section) if section is not None and as_written else tensors
+
+    def _head(self, key: str) -> bytes:
+        """Return the beginning of a section of a model's tensors: their names, shapes and types, as we write them."""
+        if key not in self._heads:
+            content = wire.tensors_to_bytes(self.template(key))
+            self._heads[key] = content[: len(content) - sum(tensor.nbytes for tensor in self.template(key).values())]
+        return self._heads[key]
+
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
-        self.files.write(round, item.model, item.client, new)
+        section = new.section if isinstance(new, ReadTensors) else None
+        self.files.write(round, item.model, item.client, new, section)
+
+    def hold(self, item: WorkItem, holder: Holder) -> None:  # noqa: D102
+        self.files.hold(item.model, item.client, holder)
+
+    def held(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:  # noqa: D102
+        holders = [self.files.holder(item.model, item.client) for item in items]
+        return {
+            section_name(self.kind, index): holder[1]
+            for index, holder in enumerate(holders)
+            if holder is not None and holder[0] == worker
+        }
 
 
 class InitialClientState(ClientState):
@@ -192,7 +261,7 @@ class SharedTensors(ClientTensors):
     def template(self, key: str) -> State:  # noqa: D102
         return {}
 
-    def sections(self, items: Sequence[WorkItem]) -> dict[str, bytes]:  # noqa: D102
+    def sections(self, items: Sequence[WorkItem], without: Container[str] = ()) -> dict[str, bytes]:  # noqa: D102
         return {section_name(self.kind, 0): self._section}
 
     @property

@@ -32,6 +32,10 @@ T = TypeVar("T")
 
 TENSORS = "tensors"  # in a unit's header: the kinds of tensors that came for its clients, and these tensors by index
 
+HELD = "held"  # in a unit's header: names of sections that the executor has, and the labels by which it finds them
+LACKS = "lacks"  # in an answer's header: True if the executor has one of these no more, and asks for the whole unit
+WORKER = "worker"  # in an answer's header as the server has it: the process that sent it
+
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 """What an executor answers to a unit: JSON, and sections of bytes by name."""
 
@@ -151,6 +155,7 @@ class JobContext:
     eligible: np.ndarray  #: bool [clients], who may train
     client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
     reduces: bool  #: whether executors add up what their clients learnt
+    needs_states: bool  #: whether executors return the states of the models that clients train, added up or not
     static_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too
     learning_rate: Callable[[int], float]  #: of the clients, by round

@@ -53,13 +53,7 @@ class UnitSum:
         each client, or None. ``classes`` bool [clients, classes]: rows of other classes do not count
         (:mod:`own_classes`).
         """
-        names = list(states)
-        sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
-        finite = sums.isfinite().cpu()
-        faults = [
-            None if bool(column.all()) else diverged(f"tensor {names[int((~column).nonzero()[0])]!r} is not finite")
-            for column in finite.unbind(1)
-        ]
+        faults = faults_in_states(states)
         norms = None
         if self._max_norm is not None or self._clip_norm is not None:
             norms = change_norms(states, self._start).tolist()
@@ -112,6 +106,17 @@ class UnitSum:
                 _add_scaled(total, start, -self._states[name])
             change[name] = total.to(_dtype(start)).cpu()
         return change
+
+
+def faults_in_states(states: CohortState) -> list[str | None]:
+    """Return the fault of each client whose trained state [clients, *shape] is not finite, None for the others."""
+    names = list(states)
+    sums = torch.stack([_checksums(states[name]) for name in names])  # [tensors, clients]
+    finite = sums.isfinite().cpu()
+    return [
+        None if bool(column.all()) else diverged(f"tensor {names[int((~column).nonzero()[0])]!r} is not finite")
+        for column in finite.unbind(1)
+    ]
 
 
 def _checksums(rows: Tensor | FactoredWeights) -> Tensor:

@@ -17,7 +17,7 @@ from fedscale_ext.models import parameter_names
 from fedscale_ext.tasks.answer_checks import is_number, is_plain
 from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientState, ReturnedTensors, section_name
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
-from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum
+from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum, faults_in_states
 from fedscale_ext.tasks.update_checks import Rejected, check_figures
 from fedscale_ext.training.label_mask import present
 from fedscale_ext.training.resident import CohortState
@@ -46,6 +46,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
         learning_rate=job.learning_rate(round),
         cohort=cohort,
         sum=job.reduces,
+        states=job.needs_states and not job.reduces,
         clip_norm=dispatcher.clip_norm,
         norms=dispatcher.reports_norms,
         items=[
@@ -58,8 +59,8 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
 class Train(Kind):
     """Training of a unit's clients. A failed client is reported; the unit goes on.
 
-    Where the unit asks for their sum, one section of the answer holds the weighted sum of the clients' changes;
-    otherwise each client's state is a section.
+    Where the unit asks for their sum, one section of the answer holds the weighted sum of the clients' changes. Where
+    it asks for their states, each client's is a section. Of clients that keep their models, it asks for neither.
     """
 
     event: ClassVar[str] = commons.CLIENT_TRAIN
@@ -80,9 +81,12 @@ class Train(Kind):
             results += [_report(worker, conf, result, norm) for conf, result, norm in reports]
             returned = _returned_tensors(confs, results, begin, start, trained, states)
             _keep_dropped(items[begin : len(results)], results[begin:], states, start)
-            if total is None:
+            if header["states"]:
                 with worker.watch("wire"):
                     sections.update(_encoded_states(states, results, begin))
+            elif total is None:
+                with worker.watch("training"):
+                    _fail(results[begin:], faults_in_states(states))
             else:
                 with worker.watch("training"):
                     weights = [
@@ -90,9 +94,7 @@ class Train(Kind):
                         for result, item in zip(results[begin:], items[begin:], strict=False)
                     ]
                     classes = _classes(worker, confs[begin : len(results)])
-                    for result, fault in zip(results[begin:], total.add(states, weights, classes), strict=True):
-                        if fault is not None and "failed" not in result:
-                            result["failed"] = fault
+                    _fail(results[begin:], total.add(states, weights, classes))
             with worker.watch("wire"):
                 sections.update(_encoded_tensors(returned, results))
         answer: dict[str, Any] = {"results": results}
@@ -118,11 +120,20 @@ class Train(Kind):
                     raise wire.WireError(f"{name[:40]!r} of a client is no number or short text")
         if "weight" in header and not is_number(header["weight"]):
             raise wire.WireError("weight is no number")
-        known = {SUM, CLASSES} if unit.header["sum"] else set(map(str, range(len(items))))
+        known = {SUM, CLASSES} if unit.header["sum"] else set()
+        if unit.header["states"]:
+            known |= set(map(str, range(len(items))))
         for kind in unit.header.get(TENSORS, ()):
             known |= {section_name(kind, index) for index in range(len(items))}
         if not sections.keys() <= known:
             raise wire.WireError("a section that nobody asked for")
+
+
+def _fail(results: Sequence[dict[str, Any]], faults: Sequence[str | None]) -> None:
+    """Mark clients with a fault as failed, in place."""
+    for result, fault in zip(results, faults, strict=True):
+        if fault is not None and "failed" not in result:
+            result["failed"] = fault
 
 
 def _report(

@@ -7,7 +7,7 @@ the attempt, so a job's result does not depend on faults.
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,10 @@ class Unit:
         event: Name of its kind of work.
         header: The JSON part of its message.
         models: Keys of the models whose states it needs.
-        more: Makes further sections of its message, by name. It is called for every attempt, from any thread.
+        more: Makes further sections of its message, by name, except those that it is given. It is called for every
+            attempt, from any thread.
+        held: Names of sections that a process has, and the labels by which it finds them. Any thread may call it. A
+            unit goes to the process that has most.
 
     """
 
@@ -37,7 +40,8 @@ class Unit:
     event: str
     header: Mapping[str, Any]
     models: tuple[str, ...]
-    more: Callable[[], Mapping[str, bytes]] | None = None
+    more: Callable[[Container[str]], Mapping[str, bytes]] | None = None
+    held: Callable[[Worker], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,14 +107,18 @@ class UnitTracker:
         """Assign a unit to a process and return it; None if there is none for it.
 
         A process that already holds a unit gets it again, because its message was lost. An executor that failed at a
-        unit gets it again only if every present executor failed at it.
+        unit gets it again only if every present executor failed at it. Of several units, it gets the one of which it
+        has most already, else the first.
 
         Args:
             worker: The process that requests work.
             here: Numbers of the executors that are present.
 
         """
-        entry = self._held_by(worker) or self._first(worker.executor, here)
+        entry = self._held_by(worker)
+        if entry is None:
+            possible = self._possible(worker.executor, here)
+            entry = max(possible, key=lambda each: len(each.unit.held(worker)) if each.unit.held else 0, default=None)
         if entry is None:
             return None
         if entry.holder is None:
@@ -123,7 +131,7 @@ class UnitTracker:
 
     def has_work(self, worker: Worker, here: Set[str]) -> bool:
         """Return whether :meth:`next` would assign a unit to the process."""
-        return self._held_by(worker) is not None or self._first(worker.executor, here) is not None
+        return self._held_by(worker) is not None or any(True for _ in self._possible(worker.executor, here))
 
     def accept(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
         """Record a result; return the fault for which it does not count, or None if it counts."""
@@ -180,14 +188,14 @@ class UnitTracker:
     def _held_by(self, worker: Worker) -> _Entry | None:
         return self._entries[self._held[worker]] if worker in self._held else None
 
-    def _first(self, executor: str, here: Set[str]) -> _Entry | None:
+    def _possible(self, executor: str, here: Set[str]) -> Iterator[_Entry]:
+        """Yield the open units that an executor may do, in their order."""
         for unit in self._open:
             entry = self._entries[unit]
             if entry.failures + len(entry.left) >= self._tries:
                 continue  # it may have killed those that were lost: wait until they die or come back
             if executor not in entry.spoilt or here <= entry.spoilt:
-                return entry
-        return None
+                yield entry
 
     def _fault(self, worker: Worker, unit: int, attempt: int) -> str | None:
         entry = self._entries.get(unit)

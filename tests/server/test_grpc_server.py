@@ -223,7 +223,10 @@ def posted(service: Any, *units: Unit) -> Any:
 @pytest.mark.parametrize(
     ("unit", "bad"),
     [
-        (Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 2}], "sum": True}, ()), [{"client": [1]}]),
+        (
+            Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 2}], "sum": True, "states": False}, ()),
+            [{"client": [1]}],
+        ),
         (Unit(1, commons.MODEL_TEST, {"clients": [1]}, ()), []),
     ],
 )
@@ -285,7 +288,7 @@ def working(service: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     service.round = 1
     spec = models.named_spec("cnn_small", (1, 28, 28), 4)
     service.pool.add("global", spec, models.initial_state(spec, 1))
-    units = [service.make_unit(commons.CLIENT_TRAIN, ["global"], items=[], sum=True) for _ in range(2)]
+    units = [service.make_unit(commons.CLIENT_TRAIN, ["global"], items=[], sum=True, states=False) for _ in range(2)]
     service.board._tracker.add(units)
     register(service, "1")
     return service

@@ -14,7 +14,7 @@ from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.transport.wire import WireError
 
 SIZES = np.array([3, 2, 5])
-TRAIN = Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 3}], "sum": True}, ("m",))
+TRAIN = Unit(1, commons.CLIENT_TRAIN, {"items": [{"client": 1}, {"client": 3}], "sum": True, "states": False}, ("m",))
 TEST = Unit(2, commons.MODEL_TEST, {"clients": [2, 3]}, ("m",))
 MEASURE = Unit(3, calibrate.EVENT, {"sizes": [1, 4]}, ("m",))
 

@@ -351,3 +351,20 @@ def test_closing_lets_every_waiting_executor_go() -> None:
 def test_one_fault_is_written_in_the_singular() -> None:
     counts = {"work units handed out again": 1, "executors lost": 2, "results of finished units dropped": 1}
     assert fault_summary(counts) == "2 executors lost, 1 result of finished units dropped, 1 work unit handed out again"
+
+
+def test_a_unit_goes_to_the_process_that_has_most_of_it_and_to_any_rather_than_to_nobody() -> None:
+    def of(number: int, **held: int) -> Unit:
+        labels = {worker: dict.fromkeys(map(str, range(count)), "label") for worker, count in held.items()}
+        return Unit(number, "train", {}, (), None, lambda worker: labels.get(worker.session, {}))
+
+    board = Timed(A, B)
+    board.tracker.add([unit(1), of(2, b=2), of(3, a=1, b=1), of(4, a=2)])
+    taken = []
+    for worker in (A, B, A, B):
+        assignment = board.take_now(worker)
+        assert assignment is not None
+        board.complete(worker, assignment.unit.id, assignment.attempt, "done")
+        taken.append(assignment.unit.id)
+    assert taken == [4, 2, 3, 1]
+    assert board.take_now(A) is None

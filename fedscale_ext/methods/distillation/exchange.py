@@ -49,6 +49,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "trains models that its clients keep"),)
     exchanges_models: ClassVar[bool] = False
+    needs_states: ClassVar[bool] = False
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models and load the public data; there is no target yet."""
@@ -130,7 +131,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         return self.public.x.nbytes + (self.public.labels.nbytes if self.public.labels is not None else 0)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Make the participants' logits the next target. Means of models that never met play no part."""
+        """Make the participants' logits the next target. There are no means of models that never met."""
         rows = self.answer_rows(round)
         logits = self.answers(updates)
         self.rows, self.target = rows, self.next_target(round, rows, logits).contiguous()

@@ -137,6 +137,7 @@ class KeptModelsAggregator(DeviceTypesAggregator):
 
     Executor: ClassVar[type] = KeptModelExecutor
     exchanges_models: ClassVar[bool] = False
+    needs_states: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "learns from what each client's model makes of its samples"),
@@ -212,7 +213,7 @@ class KeptModelsAggregator(DeviceTypesAggregator):
         return self.sent.upload(item)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Learn from what clients sent. Means of models that never met play no part."""
+        """Learn from what clients sent. There are no means of models that never met."""
         self.learn(round, updates, [self.sent.of[update.client] for update in updates])
         self.publish()
 

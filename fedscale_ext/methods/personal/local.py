@@ -48,6 +48,7 @@ class LocalAggregator(FedAvgAggregator):
     Params: ClassVar[type] = LocalParams
     Executor: ClassVar[type] = PersonalModelExecutor
     exchanges_models: ClassVar[bool] = False
+    needs_states: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "serves clients models that they trained alone"),

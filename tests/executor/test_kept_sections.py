@@ -1,0 +1,125 @@
+"""What an executor keeps of its clients is not sent to it again, and a job is the same to the last bit."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from job_results import assert_equal, chain, result
+
+import fedscale_ext
+from fedscale_ext.core.types import WorkItem
+from fedscale_ext.executor import executor as executor_module
+from fedscale_ext.executor.kept_sections import KeptSections
+from fedscale_ext.methods.personal.local import KEY
+from fedscale_ext.tasks.client_tensors import ClientState, section_name
+from fedscale_ext.tasks.kind import HELD, LACKS
+from fedscale_ext.transport import wire
+from fedscale_ext.transport.leases import Worker
+
+JOB = {
+    "method": "local",
+    "model": "cnn_small",
+    "num_participants": 7,
+    "filter_less": 0,
+    "rounds": 3,
+    "eval_interval": 2,
+}
+
+
+def test_sections_that_were_not_used_for_longest_make_room() -> None:
+    kept = KeptSections(6)
+    for label in "abc":
+        kept.keep(label, label.encode() * 2)
+    assert kept.of({"first": "a", "second": "c"}) == {"first": b"aa", "second": b"cc"}
+    kept.keep("d", b"dd")  # b was not used since
+    assert kept.of({"x": "b"}) is None and kept.of({"x": "a", "y": "b"}) is None
+    assert kept.of({"x": "a", "y": "c", "z": "d"}) is not None
+    kept.keep("large", b"seven b")
+    assert kept.of({"x": "large"}) is None and kept.of({"x": "a"}) is not None
+    for label in "ab":
+        kept.drop(label)
+    kept.keep("a", b"aa")
+    assert kept.of({"x": "a", "y": "c", "z": "d"}) is not None and kept.of({}) == {}
+
+
+class Messages:
+    """Counts what travels of clients' states: ``sent`` to executors and ``held`` there, by round; ``lacking`` units."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: Counter[int] = Counter()
+        self.held: Counter[int] = Counter()
+        self.lacking = 0
+        self._plain: Callable[..., bytes] = wire.pack
+        monkeypatch.setattr(wire, "pack", self)
+
+    def __call__(self, header: Mapping[str, Any], sections: Mapping[str, bytes] | None = None) -> bytes:
+        if HELD in header:
+            begin = section_name(ClientState.kind, "")
+            self.sent[header["round"]] += sum(name.startswith(begin) for name in sections or ())
+            self.held[header["round"]] += len(header[HELD])
+        self.lacking += LACKS in header
+        return self._plain(header, sections)
+
+
+def job(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
+    fedscale_ext.run(job_file, job_name=name, **{**JOB, **keys})
+    logs = job_file.parent / "logs" / name / "logs"
+    return {**result(logs), "chain": chain(logs)}
+
+
+def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = Messages(monkeypatch)
+    kept = job(job_file, "kept")
+    # training from the second round on; tests after rounds 1, 2 and 3; one client has no test samples
+    assert messages.sent.total() == 0 and messages.held == {1: 6, 2: 7 + 6, 3: 7 + 6}
+    assert messages.lacking == 0
+    with monkeypatch.context() as plain:
+        plain.setattr(ClientState, "held", lambda self, items, worker: {})
+        sent = job(job_file, "sent")
+    assert messages.sent == {1: 6, 2: 7 + 6, 3: 7 + 6}
+    assert_equal(kept, sent)
+    assert kept["chain"] == sent["chain"]
+
+
+def test_an_executor_that_has_no_room_gets_its_units_whole(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = job(job_file, "kept")
+    monkeypatch.setattr(executor_module, "KeptSections", lambda: KeptSections(300_000))  # of 207 kB each
+    messages = Messages(monkeypatch)
+    lacking = job(job_file, "lacking")
+    assert messages.lacking > 0 and messages.sent.total() > 0
+    assert_equal(kept, lacking)
+    assert kept["chain"] == lacking["chain"]
+
+
+def test_a_resumed_job_sends_each_state_once(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = job(job_file, "whole", eval_interval=9)
+    job(job_file, "parts", eval_interval=9, rounds=1)
+    messages = Messages(monkeypatch)
+    parts = job(job_file, "parts", eval_interval=9, resume=True)
+    assert messages.sent[2] == 7 and messages.held[2] == 0
+    assert messages.sent[3] == 0 and messages.held[3] == 7 + 6
+    del whole["rounds"][0]["evaluation"], parts["rounds"][0]["evaluation"]
+    assert_equal(whole, parts)
+
+
+def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
+    """As methods do that change what their clients keep."""
+    state, worker, items = {"w": torch.ones(2)}, Worker("1", "a"), [WorkItem(1, KEY), WorkItem(2, KEY)]
+    kept = ClientState(tmp_path, 2, {KEY: state})
+    for item in items:
+        kept.take(1, item, state)
+        kept.hold(item, (worker, f"label {item.client}"))
+    assert kept.held(items, worker) == {}  # the round is not over
+    kept.settle()
+    assert kept.held(items, worker) == {"client_state/0": "label 1", "client_state/1": "label 2"}
+    assert kept.held(items, Worker("1", "b")) == {}  # another process of that number
+    kept.files.write(2, KEY, 1, {"w": torch.zeros(2)})
+    kept.take(2, items[1], state)
+    kept.hold(items[1], (Worker("2", "c"), "another"))
+    assert kept.held(items, worker).keys() == {"client_state/0", "client_state/1"}
+    kept.settle()
+    assert kept.held(items, worker) == {}
+    assert kept.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

@@ -1,0 +1,139 @@
+"""Files of clients' tensors that threads write: whole when they are read, and on the disk before a checkpoint."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedscale_ext.core.types import State, WorkItem
+from fedscale_ext.metrics.files import in_memory, read_section, write_section, write_tensors
+from fedscale_ext.tasks import client_files
+from fedscale_ext.tasks.client_files import ClientFiles, newest_file
+from fedscale_ext.tasks.client_tensors import ClientState, ReadTensors
+from fedscale_ext.transport import wire
+
+KEY = "model: a"
+
+
+def tensors(seed: int) -> State:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "weight": torch.randn(4, 3, 2, 2, generator=generator).contiguous(memory_format=torch.channels_last),
+        "bias": torch.randn(4, generator=generator),
+        "count": torch.tensor(seed),
+    }
+
+
+def same(one: State | None, other: State) -> bool:
+    return one is not None and one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Gate:
+    """Holds threads that write until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened, self.began = threading.Event(), threading.Semaphore(0)
+        monkeypatch.setattr(client_files, "write_section", self)
+
+    def __call__(self, path: Path, section: wire.Section, metadata: dict[str, str]) -> str:
+        self.began.release()
+        assert self.opened.wait(60)
+        return write_section(path, section, metadata)
+
+
+def test_a_section_is_written_as_its_tensors_are(tmp_path: Path) -> None:
+    digests = [
+        write_tensors(tmp_path / "plain", tensors(1), {"client": "1"}),
+        write_section(tmp_path / "section", memoryview(wire.tensors_to_bytes(tensors(1))), {"client": "1"}),
+    ]
+    assert digests[0] == digests[1]
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "section").read_bytes()
+    assert same(wire.bytes_to_tensors(read_section(tmp_path / "section")), tensors(1))
+
+
+def test_what_a_round_writes_counts_from_its_end_on_and_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ClientFiles(tmp_path / "kept", 3)
+    files.write(1, KEY, 2, tensors(1))
+    files.settle()
+    files.digests(1)
+    gate = Gate(monkeypatch)
+    changed = tensors(2)
+    files.write(2, KEY, 2, changed)
+    changed["bias"].zero_()  # what is written is what it was
+    assert same(files.read(KEY, 2), tensors(1))
+    files.settle()
+    gate.opened.set()
+    assert same(files.read(KEY, 2), tensors(2)) and same(files.newest(KEY, 2), tensors(2))
+    section = files.section(KEY, 2)
+    assert section is not None and same(wire.bytes_to_tensors(section), tensors(2))
+    assert files.section(KEY, 1) is None and files.section("another", 1) is None
+    assert list(files.digests(2)) == ["kept/model%3A a/2-000002.safetensors"]
+    assert same(newest_file(tmp_path / "kept", KEY, 2, 2), tensors(2))
+
+
+@pytest.mark.parametrize("asked", ["digests", "state"])
+def test_files_are_on_the_disk_when_a_checkpoint_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    files, gate = ClientFiles(tmp_path, 3), Gate(monkeypatch)
+    files.write(1, KEY, 1, tensors(1))
+    files.settle()
+    assert gate.began.acquire(timeout=60)
+    assert not list(tmp_path.glob("*/*"))
+    threading.Timer(0.01, gate.opened.set).start()
+    files.digests(1) if asked == "digests" else files.state()
+    assert [path.name for path in tmp_path.glob("*/*")] == ["1-000001.safetensors"]
+
+
+def test_the_last_of_two_writes_in_a_round_stays(tmp_path: Path) -> None:
+    files = ClientFiles(tmp_path, 1)
+    for seed in range(20):
+        files.write(1, KEY, 1, tensors(seed))
+    files.settle()
+    assert same(files.read(KEY, 1), tensors(19))
+
+
+def test_what_waits_to_be_written_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, gate = ClientFiles(tmp_path, 9), Gate(monkeypatch)
+    monkeypatch.setattr(client_files, "_MOST_BYTES", 2 * len(in_memory(tensors(0))))
+    for client in (1, 2):
+        files.write(1, KEY, client, tensors(client))
+    third = threading.Thread(target=files.write, args=(1, KEY, 3, tensors(3)), daemon=True)
+    third.start()
+    third.join(0.05)
+    assert third.is_alive()
+    gate.opened.set()
+    third.join(60)
+    files.settle()
+    assert len(files.digests(1)) == 3
+
+
+def test_a_file_that_cannot_be_written_ends_the_round(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("in the way")
+    files = ClientFiles(tmp_path / "kept", 1)
+    files.write(1, KEY, 1, tensors(1))
+    with pytest.raises(OSError, match="kept"):
+        files.digests(1)
+
+
+def test_a_clients_section_is_written_as_it_came_if_it_is_as_we_write_it(tmp_path: Path) -> None:
+    kept, item = ClientState(tmp_path, 2, {KEY: tensors(0)}), WorkItem(1, KEY)
+    ours = wire.tensors_to_bytes(tensors(1))
+    new = kept.checked(item, memoryview(ours))
+    assert isinstance(new, ReadTensors) and same(dict(new), tensors(1))
+    head = int.from_bytes(ours[:8], "little")
+    odd = (head + 8).to_bytes(8, "little") + ours[8 : 8 + head] + b" " * 8 + ours[8 + head :]
+    other = kept.checked(item, odd)
+    assert not isinstance(other, ReadTensors) and same(other, tensors(1))
+    written = []
+    for round, state in enumerate((new, other), 1):
+        kept.take(round, item, state)
+        kept.settle()
+        written.append(kept.sections([item, WorkItem(2, KEY)]))
+        assert written[-1].keys() == {"client_state/0"}
+        assert same(wire.bytes_to_tensors(written[-1]["client_state/0"]), tensors(1))
+    sizes = {len(each["client_state/0"]) for each in written}
+    assert len(sizes) == 1
