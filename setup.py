@@ -35,6 +35,7 @@ setup(
             "data/download/*.json",
             "cli/skeleton/*",
             "cli/skeleton/*/*",
+            "cli/skeleton/*/*/*",
         ],
         "fedscale_ext.benchmark_configs": ["*.yml"],
     },

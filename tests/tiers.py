@@ -4,6 +4,7 @@
 # keeps one test of each kind: that executors play no part (server/test_jobs.py), resuming (server/test_resume.py).
 SECOND_TIER = (
     "cli/test_every_command.py",
+    "cli/test_new_method_kinds.py",
     "cluster",
     "config/test_preset_values.py",
     "config/test_presets.py::test_the_models_of_a_pair_take_the_data_and_the_weakest_affords_the_smaller",

@@ -12,6 +12,7 @@ import typer
 
 from fedscale_ext.cli import complete
 from fedscale_ext.cli.command_group import CommandGroup
+from fedscale_ext.cli.new_method import Kind, write_skeleton
 from fedscale_ext.util.ranges import values
 
 app = typer.Typer(cls=CommandGroup)
@@ -111,15 +112,20 @@ def new(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="New folder to write.", show_default="NAME")
     ] = None,
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="What it begins as: one model for all, parts of it by capacity, layers that clients keep, or models "
+            "that clients keep and public samples."
+        ),
+    ] = Kind.AVERAGING,
 ) -> None:
-    """Write a method of your own to begin with: a package with a class, a test that passes and a job that runs.
+    """Write a method of your own to begin with: a package with a class, tests that pass and a job that runs.
 
-    Example: fedscale methods new my_method
+    Example: fedscale methods new my_method --kind submodel
     """
-    from fedscale_ext.cli.new_method import write_skeleton
-
     folder = out or Path(name)
-    for file in write_skeleton(name, folder):
+    for file in write_skeleton(name, folder, kind):
         print(folder / file)
     print(
         f"\nnext:\n  cd {shlex.quote(str(folder))}\n  pip install -e '.[test]'\n"

@@ -1,9 +1,14 @@
-"""``fedscale methods new``: a package with a working method, its test and a job, under a name of one's own."""
+"""``fedscale methods new``: a package with a working method, its tests and a job, under a name of one's own.
+
+A package has the files of ``skeleton/common`` and those of its kind. If a kind has a file of the same name, its lines
+go into the common one.
+"""
 
 import keyword
 import re
 import shutil
 import sys
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,17 +16,37 @@ from fedscale_ext.config.methods import method_names
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.folders import new_folder
 
-# a package that runs as it is, under the name that stands for the user's
+# packages that run as they are, under the name that stands for the user's
 _SKELETON = Path(__file__).with_name("skeleton")
 _NAME, _CLASS = "mymethod", "MyMethod"
 _LONGEST = 20  # keeps the lines of the skeleton below 120 characters
+_HERE = "  # what the kind adds\n"  # the line of a common file that a kind's lines replace
 
 
-def write_skeleton(name: str, out: Path) -> list[Path]:
-    """Write the skeleton of method ``name`` into the new or empty folder ``out``: all of it, or nothing.
+class Kind(StrEnum):
+    """What a new method begins as."""
 
-    Returns its files, relative to ``out``. UserError for a name that cannot be a method's, a Python package's and a
-    class's at once, and for a folder that holds something.
+    AVERAGING = "averaging"
+    SUBMODEL = "submodel"
+    PERSONAL = "personal"
+    DISTILLATION = "distillation"
+
+
+def write_skeleton(name: str, out: Path, kind: Kind = Kind.AVERAGING) -> list[Path]:
+    """Write the skeleton of a method: all of it, or nothing.
+
+    Args:
+        name: The method's name.
+        out: A new or empty folder.
+        kind: What the method begins as.
+
+    Returns:
+        The files, relative to ``out``.
+
+    Raises:
+        UserError: The name cannot be a method's, a Python package's and a class's at once, or the folder holds
+            something.
+
     """
     check_name(name)
     try:
@@ -32,7 +57,7 @@ def write_skeleton(name: str, out: Path) -> list[Path]:
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}; name another folder with -o") from None
     try:
-        files = [_copy(source, aside, name) for source in _sources()]
+        files = [_write(aside, path, text, name) for path, text in _texts(kind).items()]
         aside.rename(out)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
@@ -54,15 +79,23 @@ def check_name(name: str) -> None:
         raise UserError(f"{name!r} is a word or a package of Python's, or an installed one; choose another name")
 
 
-def _sources() -> list[Path]:
-    return [path for path in _SKELETON.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+def _texts(kind: Kind) -> dict[Path, str]:
+    """The files of a kind's skeleton: text by place."""
+    texts = _read(_SKELETON / "common")
+    for path, text in _read(_SKELETON / kind).items():
+        texts[path] = texts[path].replace(_HERE, text) if path in texts else text
+    return texts
 
 
-def _copy(source: Path, folder: Path, name: str) -> Path:
-    """A file of the skeleton under the user's name; its place relative to ``folder``."""
-    path = Path(str(source.relative_to(_SKELETON)).replace(_NAME, name))
+def _read(folder: Path) -> dict[Path, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(folder): path.read_text(encoding="utf-8") for path in files}
+
+
+def _write(folder: Path, place: Path, text: str, name: str) -> Path:
+    """Write a file of the skeleton under the user's name; its place relative to ``folder``."""
+    path = Path(str(place).replace(_NAME, name))
     camel = "".join(word.capitalize() for word in name.split("_"))
-    text = source.read_text(encoding="utf-8").replace(_NAME, name).replace(_CLASS, camel)
     (folder / path).parent.mkdir(exist_ok=True)
-    (folder / path).write_text(text, encoding="utf-8")
+    (folder / path).write_text(text.replace(_NAME, name).replace(_CLASS, camel), encoding="utf-8")
     return path

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.cli import new_method
+from fedscale_ext.cli.new_method import Kind
 from fedscale_ext.core.errors import UserError
 
 FILES = ["README.md", "my_avg.yml", "my_avg/__init__.py", "my_avg/aggregator.py", "my_avg/client.py",
-         "pyproject.toml", "tests/test_my_avg.py"]  # fmt: skip
+         "pyproject.toml", "tests/conftest.py", "tests/test_jobs.py", "tests/test_my_avg.py"]  # fmt: skip
+CLIENTS = {Kind.AVERAGING, Kind.PERSONAL}  # kinds with clients of their own
 
 
 def below(folder: Path) -> list[str]:
@@ -31,8 +33,23 @@ def test_it_writes_the_package_under_the_users_name(call, tmp_path, monkeypatch)
     assert os.listdir(tmp_path) == ["my_avg"]
 
 
-def test_its_code_is_clean_under_the_longest_name(tmp_path):
-    new_method.write_skeleton("a" * new_method._LONGEST, tmp_path / "out")
+@pytest.mark.parametrize("kind", Kind)
+def test_each_kind_has_its_files_and_hyperparameters(call, tmp_path, kind):
+    assert call("methods", "new", "my_avg", "-o", tmp_path / "out", "--kind", kind)[0] == 0
+    files = [file for file in FILES if kind in CLIENTS or file != "my_avg/client.py"]
+    assert below(tmp_path / "out") == files
+    job = (tmp_path / "out" / "my_avg.yml").read_text()
+    assert "  - my_avg." in job and "what the kind adds" not in job
+
+
+def test_a_kind_that_does_not_exist_is_one_sentence(call, tmp_path):
+    code, out, err = call("methods", "new", "my_avg", "-o", tmp_path / "out", "--kind", "sum")
+    assert (code, out) == (2, "") and "averaging" in err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_its_code_is_clean_under_the_longest_name(tmp_path, kind):
+    new_method.write_skeleton("a" * new_method._LONGEST, tmp_path / "out", kind)
     done = subprocess.run(
         [sys.executable, "-m", "ruff", "check", "--isolated", "--line-length=120", "--select=E,F,W,B,UP", "."],
         cwd=tmp_path / "out", capture_output=True, text=True,
@@ -77,7 +94,7 @@ def test_nothing_is_left_of_a_skeleton_that_could_not_be_written(tmp_path, monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(new_method, "_copy", full)
+    monkeypatch.setattr(new_method, "_write", full)
     with pytest.raises(UserError, match="No space left"):
         new_method.write_skeleton("my_avg", tmp_path / "out")
     assert not list(tmp_path.iterdir())

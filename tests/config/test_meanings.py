@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 
 import pytest
 
-from fedscale_ext.cli.skeleton.mymethod.aggregator import MyMethodParams
+from fedscale_ext.cli.new_method import Kind
 from fedscale_ext.config.meanings import check_meanings, introduction, meanings
 from fedscale_ext.config.methods import method_class, method_names
 
@@ -78,9 +79,12 @@ def test_a_field_without_a_meaning_and_a_meaning_without_a_field_are_refused() -
         check_meanings(Gone)
 
 
-@pytest.mark.parametrize("name", [*method_names(), "skeleton"])
+@pytest.mark.parametrize("name", [*method_names(), *Kind])
 def test_each_hyperparameter_has_a_meaning_in_short_sentences(name: str) -> None:
-    params = MyMethodParams if name == "skeleton" else method_class(name).Params  # type: ignore[attr-defined]
+    if isinstance(name, Kind):
+        params = import_module(f"fedscale_ext.cli.skeleton.{name}.mymethod.aggregator").MyMethodParams
+    else:
+        params = method_class(name).Params  # type: ignore[attr-defined]
     check_meanings(params)
     for field, meaning in meanings(params).items():
         assert meaning[0] in "`" or meaning[0].isupper() or meaning[0].isdigit(), field
