@@ -52,8 +52,8 @@ class MyMethodAggregator(RatesAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """The whole model and its parts, and each client's level."""
         super().init_state(population, task)
-        self.shares: np.ndarray = self.kept_share()  # of the parameters, float64 [clients]
+        self.size_share: np.ndarray = self.kept_share()  # of the parameters, float64 [clients]
 
     def weight(self, item: WorkItem) -> float:
         """Weight of a client's state: n_k s_k^p, for n_k samples and a share s_k of the parameters."""
-        return super().weight(item) * float(self.shares[item.client - 1] ** self.params.size_power)
+        return super().weight(item) * float(self.size_share[item.client - 1] ** self.params.size_power)
