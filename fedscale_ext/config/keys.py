@@ -6,29 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_core import PydanticCustomError
 
-from fedscale_ext.core.shapes import parse_sides
+from fedscale_ext.config.key_values import COHORT_SIZE, SHAPE_OR_NONE, read_cohort_size, read_sample_shape
 
 RESAMPLED = "resampled"  # in place of a file of devices: rows drawn from FedScale's published marginals
-_COHORT_SIZE = "auto, or a whole number from 1"
-_SAMPLE_SHAPE = "channels x height x width, as 3x64x64"
-_SHAPE_OR_NONE = f"{_SAMPLE_SHAPE}, or null"
-
-
-def _cohort_size(value: Any) -> int | str:
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    if isinstance(value, str) and value.isdecimal() and int(value) >= 1:
-        return int(value)
-    raise PydanticCustomError("cohort_size", f"it should be {_COHORT_SIZE}")
-
-
-def _sample_shape(value: Any) -> tuple[int, int, int] | None:
-    if value is None:
-        return None
-    sides = parse_sides(value)
-    if sides is not None and len(sides) == 3:
-        return sides[0], sides[1], sides[2]
-    raise PydanticCustomError("sample_shape", f"it should be {_SAMPLE_SHAPE}")
 
 
 class JobKeys(BaseModel):
@@ -103,7 +83,7 @@ class JobKeys(BaseModel):
         lt=1,
         description="Share of each client's samples that is held out for tests if the data has no test.csv.",
     )
-    sample_shape: Annotated[tuple[int, int, int] | None, PlainValidator(_sample_shape), _SHAPE_OR_NONE] = Field(
+    sample_shape: Annotated[tuple[int, int, int] | None, PlainValidator(read_sample_shape), SHAPE_OR_NONE] = Field(
         None,
         description="Shape that pictures are resized to, or that values are put into in their order (UCI HAR: "
         "9x1x128). By default, it is the data set's.",
@@ -142,7 +122,7 @@ class JobKeys(BaseModel):
         ge=1,
         description="Approximate number of clients that an executor gets at once. It is a whole cohort at least.",
     )
-    cohort_size: Annotated[int | str, PlainValidator(_cohort_size), _COHORT_SIZE] = Field(
+    cohort_size: Annotated[int | str, PlainValidator(read_cohort_size), COHORT_SIZE] = Field(
         "auto",
         description="Most clients of one model that train side by side; 1 trains them one by one. `auto` takes what "
         "is measured fastest on this machine. Sizes differ in rounding: a number gives the same result "
