@@ -23,7 +23,9 @@ from fedscale_ext.util.reading import MEGA, read_json
 
 #: How far figures may differ where another processor or program rounds otherwise: by this, or by this share of them.
 TOLERANCE = 0.02
-_OF_THE_RUN = ("resume", "resume_from", "log_path", "job_name", "time_stamp", "wandb_token")
+# keys of how the job ran: where it wrote, and how its processes spoke, of which a replay has one
+_OF_THE_RUN = ("resume", "resume_from", "log_path", "job_name", "time_stamp", "wandb_token", "token_file", "tls_ca",
+               "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key")  # fmt: skip
 _NAME = "replay"
 _NOT_FIGURES = {"sha256", "clients", "worst_client"}  # of an evaluation: these follow from single bits
 _TESTS = ("evaluation", *LAST)

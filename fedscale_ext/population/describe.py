@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.population.availability import Availability
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 
 QUANTILES = (0, 5, 25, 50, 75, 95, 100)
@@ -49,7 +48,7 @@ def online(trace: AvailabilityTrace) -> Online:
     """Compute the statistics of an availability trace.
 
     Intervals in which FedScale's clients are never online are left out. Overlaps count once. Hours are those of the
-    trace's clock, sampled at the middle of each hour, over at most seven days.
+    trace's clock, over at most seven days.
     """
     owner = np.repeat(np.arange(len(trace)), np.diff(trace.offsets))
     period = trace.finish_time[owner]
@@ -62,16 +61,23 @@ def online(trace: AvailabilityTrace) -> Online:
     reached = np.maximum.accumulate(end + shift) - shift if len(end) else end
     since = begin.copy()
     since[1:] = np.where(owner[1:] == owner[:-1], np.maximum(begin[1:], reached[:-1]), begin[1:])
-    seconds = np.bincount(owner, weights=np.maximum(end - since, 0), minlength=len(trace))
+    length = np.maximum(end - since, 0)
+    seconds = np.bincount(owner, weights=length, minlength=len(trace))
     days = int(np.clip(np.ceil(trace.finish_time.max() / 86400), 1, _MAX_DAYS))
-    clients = Availability(trace, len(trace))
-    hours = [clients.online((hour + 0.5) * 3600).mean() for hour in range(days * _DAY_H)]
+
+    def until(time_s: float) -> np.ndarray:
+        """Seconds that each client is online before a time, [clients]: of whole periods, and of the last one."""
+        periods, rest = np.divmod(time_s, trace.finish_time)
+        part = np.clip(rest[owner] - since, 0, length)
+        return periods * seconds + np.bincount(owner, weights=part, minlength=len(trace))
+
+    spent = np.array([until(3600 * hour).sum() for hour in range(days * _DAY_H + 1)])
     return Online(
         seconds / trace.finish_time,
         np.bincount(owner, minlength=len(trace)),
         trace.finish_time / 3600,
         (end - begin) / 60,
-        np.reshape(hours, (days, _DAY_H)).mean(axis=0),
+        np.reshape(np.diff(spent) / (3600 * len(trace)), (days, _DAY_H)).mean(axis=0),
     )
 
 

@@ -19,6 +19,7 @@ from fedscale_ext.metrics.chain import START, next_link, state_digests
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import line
 from fedscale_ext.server import checkpoint, records
+from fedscale_ext.util.token import new_token
 
 JOB = {"model": "cnn_small", "rounds": 5, "eval_interval": 2, "local_steps": 1, "personalise_epochs": 1}
 
@@ -268,6 +269,17 @@ def test_a_run_of_an_earlier_release_is_refused(copied: Callable[[], Path]) -> N
         change_line(folder, round, lambda line: line.pop("digests"))
     with pytest.raises(UserError, match=r"has no digests in its records: a release that wrote none began the job"):
         RecordedRun(folder)
+
+
+def test_rounds_of_a_job_whose_token_is_gone_are_computed_again(session_job_file: Path, tmp_path: Path) -> None:
+    """A driver removes the token of a job that has ended."""
+    token = new_token(tmp_path / "token")
+    job = fedscale_ext.run(session_job_file, progress=False, **JOB, job_name="verify_signed", token_file=token)
+    token.unlink()
+    rows = list(verify(RecordedRun(job.path), rounds=None, seed=0))
+    assert [row.outcome for row in rows if row.what.startswith("round ")] == ["fits"] * len(
+        replayable(RecordedRun(job.path))
+    )
 
 
 def test_the_seed_decides_the_draw(trained: dict[str, Path]) -> None:

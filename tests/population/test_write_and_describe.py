@@ -136,6 +136,12 @@ def test_figures_of_availability_by_hand() -> None:
     assert found.by_hour.tolist() == [0.5] * 12 + [0.25] * 11 + [0.5]
 
 
+def test_hours_count_short_intervals() -> None:
+    """Five minutes of each hour, none of them at its middle."""
+    found = online(availability([(0, 300)], [(300, 600)], finish=3600))
+    np.testing.assert_allclose(found.by_hour, np.full(24, 1 / 12))
+
+
 @settings(max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=6), min_size=1, max_size=5))
 def test_shares_are_those_of_a_count(clients: list[list[tuple[float, float]]]) -> None:
