@@ -122,4 +122,8 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     assert kept.held(items, worker).keys() == {"client_state/0", "client_state/1"}
     kept.settle()
     assert kept.held(items, worker) == {}
+    assert kept.held(items, Worker("2", "c")) == {"client_state/1": "another"}
+    kept.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
+    kept.files.settle()
+    assert kept.held(items, Worker("2", "c")) == {}
     assert kept.sections(items, {"client_state/1"}).keys() == {"client_state/0"}
