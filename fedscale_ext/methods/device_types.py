@@ -12,7 +12,17 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from fedscale_ext.method import EvaluationPlan, JobConfig, ModelSpec, Population, Task, UserError, WorkItem, models
+from fedscale_ext.method import (
+    EvaluationPlan,
+    JobConfig,
+    ModelSpec,
+    Population,
+    Task,
+    UserError,
+    WorkItem,
+    models,
+    personal_version,
+)
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.server.announcements import ModelChoice
@@ -210,6 +220,15 @@ class DeviceTypesAggregator(ByTypeAggregator):
             named = f" ({self.task.name_of(client)})" if self.task.client_names else ""
             raise UserError(f"{key} leaves out client {client}{named}; give every one of them a type")
         return types
+
+    def reserve(self, key: str, model: str) -> None:
+        """Raise UserError if a type has the key of another model, which ``model`` describes."""
+        if key in self.keys:
+            raise UserError(f"a type is called {key!r}, as {model} is; rename its spec file")
+
+    def personal_keys(self) -> list[str]:
+        """Return what serves each client the model that it keeps, by client."""
+        return [personal_version(self.keys[index]) for index in self.type_of.tolist()]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train the model of its type."""

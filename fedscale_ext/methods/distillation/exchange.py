@@ -30,7 +30,6 @@ from fedscale_ext.method import (
     Task,
     Update,
     WorkItem,
-    personal_version,
     stream,
 )
 from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
@@ -147,8 +146,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model; test the server's model on all test samples."""
-        served = [personal_version(self.keys[index]) for index in self.type_of.tolist()]
-        return EvaluationPlan(served, {SERVER: SERVER} if self.has_server_model else {})
+        return EvaluationPlan(self.personal_keys(), {SERVER: SERVER} if self.has_server_model else {})
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """Work items of a round of all clients; newcomers also get the public samples."""

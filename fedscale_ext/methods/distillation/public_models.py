@@ -78,8 +78,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
             )
         self.notice(f"the public data are {self.public.says}")
         if self.has_server_model:
-            if SERVER in self.keys:
-                raise UserError(f"a type is called {SERVER!r}, as the server's own model is; rename its spec file")
+            self.reserve(SERVER, "the server's own model")
             spec = self.initial_spec()
             self.pool.add(SERVER, spec, models.initial_state(spec, torch_stream(self.seed, SERVER)))
 
