@@ -128,7 +128,7 @@ def rows(page: str) -> list[list[str]]:
 def test_the_presets_that_the_documents_name_compose() -> None:
     patterns = ("*.md", "docs/**/*.md", "evals/**/*.md", "benchmark_configs/*.md")
     texts = [page.read_text(encoding="utf-8") for pattern in patterns for page in ROOT.glob(pattern)]
-    pairs = {pair for text in texts for pair in re.findall(r"([a-z_]+) --on ([\w.]+)", text)}
+    pairs = {pair for text in texts for pair in re.findall(r"([a-z_0-9]+) --on ([\w.]+)", text)}
     assert len(pairs) > 5
     for method, data in pairs:
         load_config(f"{method} --on {data}")

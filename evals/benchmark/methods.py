@@ -145,6 +145,9 @@ ROWS = {
     "FD": Row("fd", _EXCHANGE, _TYPED),
     "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
     "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
+    "FedMRL": Row("fedmrl", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups", "$.width": 8}),
+    "FedGen": Row("fedgen", _EXCHANGE, _KEPT),
+    "FedL2G": Row("fedl2g", _EXCHANGE, {**_KEPT, "$.warm_up": 5}),
 }
 
 

@@ -45,6 +45,9 @@ _BUILT_IN = {
     "fedtgp": "fedscale_ext.methods.exchange.fedtgp:FedTGPAggregator",
     "fml": "fedscale_ext.methods.exchange.fml:FMLAggregator",
     "fedkd": "fedscale_ext.methods.exchange.fedkd:FedKDAggregator",
+    "fedmrl": "fedscale_ext.methods.exchange.fedmrl:FedMRLAggregator",
+    "fedgen": "fedscale_ext.methods.exchange.fedgen:FedGenAggregator",
+    "fedl2g": "fedscale_ext.methods.exchange.fedl2g:FedL2GAggregator",
     "zerofl": "fedscale_ext.methods.pruning.zerofl:ZeroFLAggregator",
 }
 

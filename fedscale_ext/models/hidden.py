@@ -8,11 +8,16 @@ from fedscale_ext.models.multi_exit.modules import Exit
 
 
 class LinearWithInput(nn.Linear):
-    """In training [..., in] -> outputs and then inputs [..., out + in]; in evaluation a linear layer."""
+    """In training [..., in] -> outputs and then inputs [..., out + in]; in evaluation a linear layer.
+
+    With ``always``, evaluation gives the inputs, too.
+    """
+
+    always: bool
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         output = super().forward(x)
-        return torch.cat([output, x], -1) if self.training else output
+        return torch.cat([output, x], -1) if self.training or self.always else output
 
 
 class Columns(nn.Module):
@@ -40,12 +45,13 @@ class SquaredError(nn.Module):
         return (one - other).square().mean(-1, keepdim=True).expand(*one.shape[:-1], self.classes)
 
 
-def with_input(model: nn.Module, layer: str) -> None:
+def with_input(model: nn.Module, layer: str, *, always: bool = False) -> None:
     """Let a network's last linear layer add its input to its output, in training; names of tensors stay.
 
     Args:
         model: The network.
         layer: Name of the layer.
+        always: Whether it does so in evaluation, too.
 
     Raises:
         UserError: The network has several exits, or a last layer that computes in a way of its own.
@@ -53,10 +59,11 @@ def with_input(model: nn.Module, layer: str) -> None:
     """
     last = model.get_submodule(layer)
     if sum(isinstance(part, Exit) for part in model.modules()) > 1:
-        raise UserError("a model has several exits, and this method compares features of one; choose another model")
+        raise UserError("a model has several exits, and this method takes features of one; choose another model")
     if type(last) is not nn.Linear:
         raise UserError(
             f"the last layer {layer} of a model is a {type(last).__name__}, and this method needs torch's own linear "
             "layer there; choose another model"
         )
     last.__class__ = LinearWithInput
+    last.always = always  # type: ignore[assignment]

@@ -236,6 +236,7 @@ class CohortStep:
         network = self._cohort.network
         if self._client.tap is None:
             return network(x).to(x.dtype), None
+        self._client.tapped = network.linear(self._client.tap)
         with network.tapped(self._client.tap) as last:
             output = network(x)
         return output.to(x.dtype), last.deepest(3).to(x.dtype)

@@ -42,6 +42,9 @@ class MultiModelClient(TorchClient):
     #: The linear layer whose inputs are features for :meth:`feature_losses`; None: :meth:`losses` needs no features.
     tap: str | None = None
 
+    #: In :meth:`feature_losses`, the tapped layer itself: features [..., n, F] -> outputs [..., n, out] of each client.
+    tapped: Callable[[Tensor], Tensor]
+
     #: In a step of a cohort, which rows of its labels are samples and not padding, bool [k, B]; None: all.
     is_sample: Tensor | None = None
 
@@ -177,7 +180,8 @@ class MultiModelClient(TorchClient):
             if self.tap is None:
                 loss = self.losses(self.output(model, x, client_data, conf), y)
             else:
-                with input_of(model.get_submodule(self.tap)) as last:
+                self.tapped = model.get_submodule(self.tap)
+                with input_of(self.tapped) as last:
                     output = self.output(model, x, client_data, conf)
                 loss = self.feature_losses(output, last.deepest(2).to(x.dtype), y)
             return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=unused))

@@ -24,10 +24,10 @@ def registered(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
 def test_built_in_methods_are_found_without_the_packages_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     registered(monkeypatch)
     assert method_names() == [
-        "depthfl", "dsfl", "fd", "fedadam", "fedavg", "feddf", "fedet", "fedgems", "fedgh", "fedkd", "fedmask",
-        "fedmd", "fednas", "fedoras", "fedproto", "fedprox", "fedrolex", "fedskel", "fedtgp", "fedtrans", "fedyogi",
-        "fjord", "fluid", "fml", "hermes", "heterofl", "hypemefed", "lgfedavg", "local", "lotteryfl", "moss", "qfedavg",
-        "scalefl", "spider", "splitmix", "tailorfl", "zerofl",
+        "depthfl", "dsfl", "fd", "fedadam", "fedavg", "feddf", "fedet", "fedgems", "fedgen", "fedgh", "fedkd",
+        "fedl2g", "fedmask", "fedmd", "fedmrl", "fednas", "fedoras", "fedproto", "fedprox", "fedrolex", "fedskel",
+        "fedtgp", "fedtrans", "fedyogi", "fjord", "fluid", "fml", "hermes", "heterofl", "hypemefed", "lgfedavg",
+        "local", "lotteryfl", "moss", "qfedavg", "scalefl", "spider", "splitmix", "tailorfl", "zerofl",
     ]  # fmt: skip
     assert method_class("fedtrans") is FedTransAggregator
 

@@ -33,7 +33,7 @@ def test_each_registered_method_has_a_preset() -> None:
     assert {preset.method or name for name, preset in presets.method_presets().items()} == set(method_names())
 
 
-EXCHANGING = ("fedproto", "fedtgp", "fd", "lgfedavg", "fedgh", "fml", "fedkd")
+EXCHANGING = ("fedproto", "fedtgp", "fd", "lgfedavg", "fedgh", "fml", "fedkd", "fedmrl", "fedgen", "fedl2g")
 DISTILLING = ("moss", "fedmd", "feddf", "dsfl", "fedgems", "fedet")
 # methods for pictures, on text and on series that one row holds: `driver check` says so
 UNFIT = {

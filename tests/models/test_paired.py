@@ -7,7 +7,8 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.models.families.paired import PROJECTION, paired, parts
+from fedscale_ext.models.families.headed import headed
+from fedscale_ext.models.families.paired import FEATURES, FUSED, PROJECTION, PROJECTIONS, paired, parts
 from fedscale_ext.models.final_layer import final_layer, input_of
 from fedscale_ext.models.hidden import with_input
 from models.side_by_side import assert_side_by_side_equals_one_by_one
@@ -55,7 +56,7 @@ HIDDEN = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
 
 
 def hidden_spec(own: str, shared: str) -> ModelSpec:
-    return paired(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)), hidden=True)
+    return paired(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)), joined=FEATURES)
 
 
 @pytest.mark.parametrize("names", HIDDEN, ids="+".join)
@@ -89,7 +90,7 @@ def test_pairs_that_compare_features_are_the_same_side_by_side(names: tuple[str,
 
 
 def test_a_network_of_several_exits_compares_no_features() -> None:
-    with pytest.raises(UserError, match="several exits, and this method compares features of one"):
+    with pytest.raises(UserError, match="several exits, and this method takes features of one"):
         models.build(hidden_spec("multi_exit_cnn3", "cnn_small"))
 
 
@@ -99,3 +100,66 @@ def test_a_last_layer_that_is_not_torchs_own_is_refused() -> None:
 
     with pytest.raises(UserError, match="the last layer 0 of a model is a Special"):
         with_input(torch.nn.Sequential(Special(2, 3)), "0")
+
+
+NESTED = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
+
+
+def fused_spec(own: str, shared: str) -> ModelSpec:
+    return paired(models.named_spec(own, SHAPE, CLASSES), headed(models.named_spec(shared, SHAPE, CLASSES), 4),
+                  joined=FUSED)  # fmt: skip
+
+
+@pytest.mark.parametrize("names", NESTED, ids="+".join)
+def test_fused_heads_read_a_map_of_both_networks_features(names: tuple[str, str]) -> None:
+    pair = fused_spec(*names)
+    own, shared = parts(pair)
+    state = models.initial_state(pair, 1)
+    assert models.layout(pair).keys() == state.keys()
+    assert {name for name in state if not name.startswith(("own.", "shared."))} == set(PROJECTIONS)
+    module = models.build(pair).double()
+    module.load_state_dict(
+        {name: value.double() if value.is_floating_point() else value for name, value in state.items()}
+    )
+    x = torch.randn(3, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    layers = final_layer(own), final_layer(shared)
+    alone, features = [models.build(each).double() for each in (own, shared)], []
+    for network, begin, layer in zip(alone, ("own.", "shared."), layers, strict=True):
+        every = module.state_dict().items()
+        network.load_state_dict({name.removeprefix(begin): value for name, value in every if name.startswith(begin)})
+        with torch.no_grad(), input_of(network.train().get_submodule(layer.name)) as last:
+            network(x)
+        features.append(last.deepest(2).numpy())
+    held = {name: value.numpy() for name, value in module.state_dict().items()}
+    # one map of both networks' features side by side
+    map_of_both = np.concatenate([held["projection.own.weight"], held["projection.shared.weight"]], 1)
+    fused = np.concatenate(features, 1) @ map_of_both.T + held["projection.own.bias"]
+    head = f"own.{layers[0].name}"
+    mine = fused @ held[f"{head}.weight"].T + held[f"{head}.bias"]
+    theirs = fused[:, :4] @ held["shared.head.weight"].T + held["shared.head.bias"]
+    np.testing.assert_allclose(module(x).detach().numpy(), np.stack([theirs, mine], 1), rtol=1e-9, atol=1e-12)
+    module.eval()
+    assert module(x).shape == (3, CLASSES)
+    width = layers[0].width
+    heads = CLASSES * (width + 4)  # each last layer runs twice
+    macs = sum(models.cost(each).forward_macs for each in (own, shared)) + width * (width + 4) + heads
+    assert models.cost(pair).forward_macs == macs
+
+
+def test_fused_evaluation_is_the_own_head_of_training() -> None:
+    module = models.build(fused_spec("cnn_small", "lenet_6k"))  # without BatchNorm
+    x = torch.randn(3, *SHAPE, generator=torch.Generator().manual_seed(1))
+    both = module.train()(x)
+    torch.testing.assert_close(module.eval()(x), both[:, 1])
+
+
+@pytest.mark.parametrize("names", NESTED, ids="+".join)
+def test_fused_pairs_are_the_same_side_by_side(names: tuple[str, str]) -> None:
+    assert_side_by_side_equals_one_by_one(fused_spec(*names))
+
+
+def test_a_shared_network_with_more_features_than_the_own_one_is_refused() -> None:
+    narrow, wide = (headed(models.named_spec("cnn_small", SHAPE, CLASSES), width) for width in (4, 7))
+    pair = paired(narrow, wide, joined=FUSED)
+    with pytest.raises(UserError, match="the shared model has 7 features and a client's own one 4"):
+        models.build(pair)

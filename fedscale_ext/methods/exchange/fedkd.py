@@ -60,7 +60,7 @@ from fedscale_ext.methods.exchange.mutual import (
     shared_part,
 )
 from fedscale_ext.methods.personal.personal_models import copied, enter
-from fedscale_ext.models.families.paired import SHARED
+from fedscale_ext.models.families.paired import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
@@ -171,7 +171,8 @@ class SentRanks(SentTensors):
 
     def __init__(self, folder: Path, task: Task, keys: Sequence[str], mentee: State) -> None:
         self._mentee, self._most = mentee, largest_ranks(mentee)
-        super().__init__(folder, task, {key: {RANKS: torch.zeros_like(self._most)} for key in keys})
+        templates = {key: {RANKS: torch.zeros_like(self._most)} for key in keys}
+        super().__init__(folder, task, templates, lambda item: 0)  # it counts no samples by class
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
         new = super().checked(item, section)
@@ -199,7 +200,7 @@ class FedKDAggregator(MutualAggregator):
     about: ClassVar[About] = About("exchange", 2022)
     Params: ClassVar[type] = FedKDParams
     Executor: ClassVar[type] = FedKDExecutor
-    compares_features: ClassVar[bool] = True
+    joined: ClassVar[str] = FEATURES
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the mentee, and a pair with it for each type."""

@@ -7,14 +7,14 @@ message of them. Tests of clients' models use the message of the round that has 
 In the papers a model never travels. Here executors receive it, as they stand for devices, and it does not count as
 traffic. What counts: the message's bytes when it is sent, and the bytes that a client really sends. A client without
 samples of a class sends nothing for it, which only its answer tells: until a client has answered once, the virtual
-clock counts all classes. A pass over the client's samples after training, for its means by class, counts as a third of
-an epoch of training.
+clock counts all classes. Work beside the steps counts, too: a pass over the client's samples after training, for its
+means by class, is a third of an epoch of training.
 
 A client that has not taken part yet has the initial model of its type, which all clients of that type share.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,7 +39,6 @@ from fedscale_ext.method import (
     Update,
     UserError,
     WorkItem,
-    personal_version,
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
 from fedscale_ext.methods.exchange.client import COUNTS, KeptModelExecutor
@@ -81,12 +80,22 @@ class SentTensors(ReturnedTensors):
         folder: The job's folder.
         task: Sizes of the clients' data.
         templates: Names, shapes and types of the tensors, by key of the model.
+        counted: Number of a client's samples that ``counts`` has, by work item.
+        by_class: Whether tensors beside ``counts`` have a row for each class.
 
     """
 
-    def __init__(self, folder: Path, task: Task, templates: Mapping[str, State]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        task: Task,
+        templates: Mapping[str, State],
+        counted: Callable[[WorkItem], int],
+        *,
+        by_class: bool = True,
+    ) -> None:
         super().__init__(folder / self.kind, task.num_clients)
-        self._task, self._templates = task, templates
+        self._templates, self._counted, self._by_class = templates, counted, by_class
         self.of: dict[int, State] = {}
         self.num_bytes = torch.full((task.num_clients,), -1)  # -1: has not sent anything yet
 
@@ -99,13 +108,13 @@ class SentTensors(ReturnedTensors):
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
         new = super().checked(item, section)
         counts = new.get(COUNTS)
-        if counts is not None and (counts.min() < 0 or counts.sum() != self._task.train_sizes[item.client - 1]):
+        if counts is not None and (counts.min() < 0 or counts.sum() != self._counted(item)):
             raise Rejected("its numbers of samples by class are not those of its samples")
         return new
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
         self.of[item.client] = new
-        self.num_bytes[item.client - 1] = bytes_sent(new)
+        self.num_bytes[item.client - 1] = bytes_sent(new) if self._by_class else bytes_of(new)
 
     def upload(self, item: WorkItem) -> int:
         """Return the bytes that a client sent last; at first those of all classes."""
@@ -121,11 +130,10 @@ class SentTensors(ReturnedTensors):
 
 def bytes_sent(tensors: State) -> int:
     """Return the bytes of what a client sends: counts by class, and the rows of the classes that it has."""
-    whole = sum(tensor.nbytes for tensor in tensors.values())
     if COUNTS not in tensors:
-        return whole
+        return bytes_of(tensors)
     counts = tensors[COUNTS]
-    rows = whole - counts.nbytes
+    rows = bytes_of(tensors) - counts.nbytes
     return counts.nbytes + rows // len(counts) * int((counts > 0).sum())
 
 
@@ -143,6 +151,7 @@ class KeptModelsAggregator(DeviceTypesAggregator):
         Excludes(Feature.PRIVACY, "learns from what each client's model makes of its samples"),
     )
     passes_after: ClassVar[int] = 1  # over a client's samples without gradients, for what it sends
+    by_class: ClassVar[bool] = True  # whether tensors that are sent with counts have a row for each class
 
     # ---- what a method says ----
 
@@ -166,6 +175,18 @@ class KeptModelsAggregator(DeviceTypesAggregator):
         """Return what clients know of the hyperparameters, as JSON."""
         return {}
 
+    def overrides(self) -> dict[str, Any]:
+        """Return the fields of a client's configuration that the coming round sets instead of the job's keys."""
+        return {}
+
+    def counted(self, item: WorkItem) -> int:
+        """Return the number of a client's samples that it counts by class."""
+        return int(self.task.train_sizes[item.client - 1])
+
+    def work_beside(self, client: int) -> float:
+        """Return a client's work beside its steps in the coming round, as the number of samples of as much training."""
+        return self.passes_after * float(self.task.train_sizes[client - 1]) / TRAINING_FACTOR
+
     # ---- the round ----
 
     def init_state(self, population: Population, task: Task) -> None:
@@ -184,7 +205,8 @@ class KeptModelsAggregator(DeviceTypesAggregator):
         clients = self.task.num_clients
         kept = {key: self.kept(key) for key in self.keys}
         self.shared = SharedTensors(self.log_dir, clients, tested=True)
-        self.sent = SentTensors(self.log_dir, self.task, {key: self.template(self.pool[key].spec) for key in self.keys})
+        templates = {key: self.template(self.pool[key].spec) for key in self.keys}
+        self.sent = SentTensors(self.log_dir, self.task, templates, self.counted, by_class=self.by_class)
         self.publish()
         return [*super().client_tensors(), ClientState(self.log_dir, clients, kept), self.shared, self.sent]
 
@@ -199,10 +221,9 @@ class KeptModelsAggregator(DeviceTypesAggregator):
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the model that it keeps."""
         key, down = self.keys[self.type_of[client - 1]], bytes_of(self.message_for(client))
-        item = WorkItem(client, key, self.objective(), bytes=down)
-        seen = float(self.task.step_sizes(client, {}).sum())
-        after = self.passes_after * float(self.task.train_sizes[client - 1]) / TRAINING_FACTOR
-        return replace(item, compute_fraction=1.0 + after / seen)
+        item = WorkItem(client, key, self.objective(), self.overrides(), bytes=down)
+        seen = float(self.task.step_sizes(client, item.overrides).sum())
+        return replace(item, compute_fraction=1.0 + self.work_beside(client) / seen)
 
     def opening(self) -> list[WorkItem]:
         """Work items of all clients in the first round."""
@@ -223,7 +244,7 @@ class KeptModelsAggregator(DeviceTypesAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model."""
-        return EvaluationPlan([personal_version(self.keys[index]) for index in self.type_of.tolist()])
+        return EvaluationPlan(self.personal_keys())
 
 
 class SharedFeaturesAggregator(KeptModelsAggregator):
@@ -236,16 +257,20 @@ class SharedFeaturesAggregator(KeptModelsAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models, after a check of their widths."""
-        widths = {key: final_layer(spec).width for key, spec in self.type_specs().items()}
-        if len(set(widths.values())) > 1:
+        self.width = self.common_width(list(self.type_specs().values()))
+        super().init_state(population, task)
+
+    def common_width(self, specs: Sequence[ModelSpec]) -> int:
+        """Return the width of all types' features; UserError where they differ."""
+        widths = [final_layer(spec).width for spec in specs]
+        if len(set(widths)) > 1:
             name = self.config.job.method
             raise UserError(
                 f"method {name} needs features of one width, and its types have "
-                f"{', '.join(f'{width} ({key})' for key, width in widths.items())}: set {name}.representation to a "
-                "width that all of them get, or choose other types"
+                f"{', '.join(f'{width} ({key})' for width, key in zip(widths, self.keys, strict=True))}: set "
+                f"{name}.representation to a width that all of them get, or choose other types"
             )
-        self.width = next(iter(widths.values()))
-        super().init_state(population, task)
+        return widths[0]
 
     def final_layer(self, key: str) -> FinalLayer:
         """Return the last layer of a type's model."""

@@ -62,4 +62,5 @@ class LGFedAvgAggregator(SharedHeadAggregator):
     def learn(self, round: int, updates: Sequence[Update], sent: Sequence[State]) -> None:
         """Average the heads by samples."""
         weights = [self.weight(update.item) for update in updates]
-        self.head = count_mean(self.head, [(head, None, weight) for head, weight in zip(sent, weights, strict=True)])
+        heads = [{name: each[name] for name in self.head} for each in sent]
+        self.head = count_mean(self.head, [(head, None, weight) for head, weight in zip(heads, weights, strict=True)])

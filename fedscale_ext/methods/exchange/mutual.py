@@ -1,4 +1,4 @@
-"""Clients that keep a model and train a small shared one beside it, each learning from the other: FML, FedKD.
+"""Clients that keep a model and train a small shared one beside it: FML, FedKD, FedMRL.
 
 Only the shared model travels. A client's own model stays with it; here it lies in files of the job's folder. A client
 is tested on its own model, and the shared one on all clients' test samples.
@@ -26,11 +26,9 @@ from fedscale_ext.method import (
     State,
     Task,
     Update,
-    UserError,
     WorkItem,
     count_mean,
     models,
-    personal_version,
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
@@ -93,7 +91,7 @@ class MutualAggregator(DeviceTypesAggregator):
     """Base of these methods. The pool has a pair for each type, and the shared model."""
 
     exchanges_models: ClassVar[bool] = False
-    compares_features: ClassVar[bool] = False  # whether pairs give the error of their features, too
+    joined: ClassVar[str] = ""  # what a pair's networks have to do with each other; see ``models/families/paired.py``
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "serves clients models that they keep"),
@@ -102,12 +100,11 @@ class MutualAggregator(DeviceTypesAggregator):
     def type_specs(self) -> dict[str, ModelSpec]:
         """Spec of each type's pair."""
         shared = self.initial_spec()
-        return {key: paired(spec, shared, hidden=self.compares_features) for key, spec in super().type_specs().items()}
+        return {key: paired(spec, shared, joined=self.joined) for key, spec in super().type_specs().items()}
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the shared model, and a pair with it for each type."""
-        if KEY in self.keys:
-            raise UserError(f"a type is called {KEY!r}, as the shared model is; rename its spec file")
+        self.reserve(KEY, "the shared model")
         super().init_state(population, task)
         spec = self.initial_spec()
         self.share(self.pool.add(KEY, spec, models.initial_state(spec, torch_stream(self.seed, KEY))).state)
@@ -154,7 +151,7 @@ class MutualAggregator(DeviceTypesAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model; test the shared one on all test samples."""
-        return EvaluationPlan([personal_version(self.keys[index]) for index in self.type_of.tolist()], {KEY: KEY})
+        return EvaluationPlan(self.personal_keys(), {KEY: KEY})
 
     def personal_bytes(self) -> Sequence[float]:
         """Bytes of each client's own model."""

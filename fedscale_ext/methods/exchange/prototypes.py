@@ -1,4 +1,4 @@
-"""Clients that learn towards prototypes: FedProto and FedTGP."""
+"""Clients that learn towards a vector of each class: FedProto and FedTGP, whose vectors are prototypes, and FedL2G."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -18,7 +18,10 @@ from fedscale_ext.methods.exchange.kept_models import FeaturesParams, SharedFeat
 from fedscale_ext.models.final_layer import final_layer
 from fedscale_ext.tasks.workbench import Workbench
 
-PROTOTYPES, KNOWN = "prototypes", "classes"  # of the message: prototypes [known, F] and their classes int32 [known]
+PROTOTYPES, KNOWN = (
+    "prototypes",
+    "classes",
+)  # of the message: vectors [known, F] and their classes int32 [known], or all
 
 
 class SendsPrototypes(KeptModelClient):
@@ -31,8 +34,8 @@ class SendsPrototypes(KeptModelClient):
         return {PROTOTYPES: means, COUNTS: counts}
 
 
-class PrototypeClient(SendsPrototypes):
-    """Client whose features are drawn to the global prototypes, and which may predict by them."""
+class GuidedClient(KeptModelClient):
+    """Client whose features are drawn to a vector of each sample's class, which the server sent."""
 
     taps_features = True
 
@@ -42,32 +45,45 @@ class PrototypeClient(SendsPrototypes):
         self._tables: tuple[Tensor, Tensor] | None = None
 
     def feature_losses(self, output: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy plus the weighted mean squared distance to the prototype of the sample's class, [...]."""
-        losses = self.losses(output, labels)
-        if not len(self.message.get(KNOWN, ())):
+        """Cross-entropy plus the weighted mean squared distance to the vector of the sample's class, [...]."""
+        return self.guided(self.losses(output, labels), features, labels, output.shape[-1])
+
+    def guided(self, losses: Tensor, features: Tensor, labels: Tensor, classes: int) -> Tensor:
+        """Add the weighted distances of features [..., F] to losses [...]."""
+        if not self.knows_vectors:
             return losses
-        prototypes, known = self._table(output.shape[-1], features)
-        distances = (features - prototypes[labels]).square().mean(-1)
+        vectors, known = self.vectors(classes, features)
+        distances = (features - vectors[labels]).square().mean(-1)
         return losses + self._weight * torch.where(known[labels], distances, 0.0)
 
-    def _table(self, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Prototypes of all classes [classes, F], zero where there is none, and which there are, bool [classes]."""
+    @property
+    def knows_vectors(self) -> bool:
+        """Whether the server sent the vector of any class."""
+        return len(self.message.get(PROTOTYPES, ())) > 0
+
+    def vectors(self, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors of all classes [classes, F], zero where there is none, and which there are, bool [classes]."""
         if self._tables is None:
-            rows, numbers = self.message[PROTOTYPES], self.message[KNOWN].long()
-            prototypes = like.new_zeros(classes, rows.shape[1])
-            prototypes[numbers] = rows.to(like)
+            rows = self.message[PROTOTYPES]
+            numbers = self.message[KNOWN].long() if KNOWN in self.message else torch.arange(classes)
+            vectors = like.new_zeros(classes, rows.shape[1])
+            vectors[numbers] = rows.to(like)
             known = torch.zeros(classes, dtype=torch.bool, device=like.device)
             known[numbers] = True
-            self._tables = prototypes, known
+            self._tables = vectors, known
         return self._tables
+
+
+class PrototypeClient(GuidedClient, SendsPrototypes):
+    """Client whose features are drawn to the global prototypes, and which may predict by them."""
 
     def predictor(self, model: nn.Module, conf: ClientConfig) -> nn.Module:
         """The model, or the nearest global prototype, as soon as there is one."""
-        if conf.objective.get("predict") != "prototype" or not len(self.message.get(KNOWN, ())):
+        if conf.objective.get("predict") != "prototype" or not self.knows_vectors:
             return model
         weight = model.get_submodule(self.layer).weight
         assert isinstance(weight, Tensor)
-        return NearestPrototype(model, self.layer, *self._table(len(weight), weight.detach()))
+        return NearestPrototype(model, self.layer, *self.vectors(len(weight), weight.detach()))
 
 
 class PrototypeExecutor(KeptModelExecutor):

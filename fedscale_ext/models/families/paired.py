@@ -4,8 +4,13 @@ In training a pair gives the logits of both, so that each may learn from the oth
 network. Fields of the spec: ``own`` and ``shared`` (family and fields of a spec each), ``input_shape``,
 ``num_classes``. Tensors are those of both networks, named ``own.…`` and ``shared.…``.
 
-With the field ``hidden`` the networks compare their features, too, the inputs of their last linear layers. A linear
-map without a bias, ``projection.weight``, takes the shared network's to the own one's.
+The field ``joined`` says what else the networks have to do with each other. Features are the inputs of their last
+linear layers.
+
+- ``features``: the networks compare their features. A linear map without a bias, ``projection.weight``, takes the
+  shared network's to the own one's.
+- ``fused``: both last layers read one representation, a linear map of both networks' features side by side. That map is
+  ``projection.own`` plus ``projection.shared``.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,16 +18,19 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models import registry
 from fedscale_ext.models.final_layer import final_layer
 from fedscale_ext.models.hidden import Columns, SquaredError, with_input
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 
-FIELDS = ("hidden", "input_shape", "num_classes", "own", "shared")
+FIELDS = ("input_shape", "joined", "num_classes", "own", "shared")
 NAMED: Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {}
 OWN, SHARED = "own.", "shared."  # how the names of the networks' tensors begin
-PROJECTION = "projection.weight"
+FEATURES, FUSED = "features", "fused"  # values of the field ``joined``
+PROJECTION = "projection.weight"  # where features are compared
+PROJECTIONS = ("projection.own.bias", "projection.own.weight", "projection.shared.weight")  # where they are fused
 _COMMON = ("input", "classes")  # groups of channels
 
 
@@ -85,10 +93,56 @@ class HiddenPaired(Paired):
         return rows
 
 
-def paired(own: ModelSpec, shared: ModelSpec, *, hidden: bool = False) -> ModelSpec:
-    """The pair of a client's own network and the shared one, which are for one task; ``hidden``: compare features."""
+class FusedPaired(Paired):
+    """A pair whose last layers read one representation, which fuses the features of both networks.
+
+    The own network's last layer reads all of it, the shared one's its first columns, as many as that network has
+    features. In training [B, C, H, W] -> [B, 2, classes]; then -> the own network's logits [B, classes].
+
+    Args:
+        own: The client's network.
+        shared: The shared network.
+        exits: Whether each has an axis of exits in training.
+        layers: Names of their last linear layers.
+        widths: Widths of their features; the shared network's is not larger.
+        classes: Number of classes.
+
+    """
+
+    def __init__(
+        self,
+        own: nn.Module,
+        shared: nn.Module,
+        exits: tuple[bool, bool],
+        layers: tuple[str, str],
+        widths: tuple[int, int],
+        classes: int,
+    ) -> None:
+        super().__init__(own, shared, exits)
+        for model, layer in zip((own, shared), layers, strict=True):
+            with_input(model, layer, always=True)
+        self._layers = layers
+        self.projection = nn.ModuleDict(
+            {"own": nn.Linear(widths[0], widths[0]), "shared": nn.Linear(widths[1], widths[0], bias=False)}
+        )
+        self.logits, self.first = Columns(0, classes), Columns(0, widths[1])
+        self.features = nn.ModuleList(Columns(classes, classes + width) for width in widths)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        shared, own = self.last[1](self.shared(x)), self.last[0](self.own(x))
+        fused = self.projection["own"](self.features[0](own)) + self.projection["shared"](self.features[1](shared))
+        logits: Tensor = self.logits(self.own.get_submodule(self._layers[0])(fused))
+        if not self.training:
+            return logits
+        others = self.logits(self.shared.get_submodule(self._layers[1])(self.first(fused)))
+        rows: Tensor = self.stack(others, logits)
+        return rows
+
+
+def paired(own: ModelSpec, shared: ModelSpec, *, joined: str = "") -> ModelSpec:
+    """The pair of a client's own network and the shared one, which are for one task; see the field for ``joined``."""
     task = {name: own[name] for name in ("input_shape", "num_classes")}
-    more = {"hidden": True} if hidden else {}
+    more = {"joined": joined} if joined else {}
     return ModelSpec.make("paired", own=(own.family, own.fields), shared=(shared.family, shared.fields), **task, **more)
 
 
@@ -110,15 +164,21 @@ def build(spec: ModelSpec) -> nn.Module:
     """The networks of a pair."""
     own, shared = parts(spec)
     exits = _has_exits(own), _has_exits(shared)
-    if not _compares_features(spec):
+    if not _joined(spec):
         return Paired(registry.build(own), registry.build(shared), exits)
     last = final_layer(own), final_layer(shared)
     layers, widths = (last[0].name, last[1].name), (last[0].width, last[1].width)
-    return HiddenPaired(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
+    if _joined(spec) == FUSED and widths[1] > widths[0]:
+        raise UserError(
+            f"the shared model has {widths[1]} features and a client's own one {widths[0]}, which must not be fewer; "
+            "choose a narrower shared model"
+        )
+    kind = FusedPaired if _joined(spec) == FUSED else HiddenPaired
+    return kind(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
 
 
-def _compares_features(spec: ModelSpec) -> bool:
-    return bool(dict(spec.fields).get("hidden", False))
+def _joined(spec: ModelSpec) -> str:
+    return str(dict(spec.fields).get("joined", ""))
 
 
 def layout(spec: ModelSpec) -> Layout:
@@ -130,4 +190,6 @@ def layout(spec: ModelSpec) -> Layout:
                 replace(axis, group=begin + axis.group) if axis and axis.group not in _COMMON else axis
                 for axis in tensor_axes
             )
-    return {**axes, PROJECTION: (None, None)} if _compares_features(spec) else axes
+    if _joined(spec) == FUSED:
+        return {**axes, **{name: (None,) if name.endswith("bias") else (None, None) for name in PROJECTIONS}}
+    return {**axes, PROJECTION: (None, None)} if _joined(spec) == FEATURES else axes

@@ -101,10 +101,14 @@ class Stacked(nn.Module):
     @contextmanager
     def tapped(self, name: str) -> Iterator[Input]:
         """Keep the last input [K, B, features] of the linear layer ``name`` while the block runs."""
+        with input_of(self.linear(name)) as last:
+            yield last
+
+    def linear(self, name: str) -> layers.Layer:
+        """Return the linear layer ``name``: [K, B, features] -> [K, B, outputs]."""
         linear = layers.Linear, stacked_tokens.Linear
         (layer,) = (each for each in self._layers if isinstance(each, linear) and each.state_name == name)
-        with input_of(layer) as last:
-            yield last
+        return layer
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.graph(x.flatten(1, 2))  # [B, K * C, H, W]
@@ -151,6 +155,16 @@ class Mapped(nn.Module):
             yield self._tap[1]
         finally:
             self._tap = None
+
+    def linear(self, name: str) -> Callable[[Tensor], Tensor]:
+        """Return the linear layer ``name`` of the clients that are bound: [K, B, features] -> [K, B, outputs]."""
+        weight, bias = self._tensors[f"{name}.weight"], self._tensors.get(f"{name}.bias")
+
+        def apply(features: Tensor) -> Tensor:
+            output = features @ weight.transpose(1, 2)
+            return output if bias is None else output + bias.unsqueeze(1)
+
+        return apply
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         def one(tensors: dict[str, Tensor], samples: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from fedscale_ext.core.types import Update
 from fedscale_ext.methods.exchange.fedkd import RANKS, FedKDClient, SentRanks
 from fedscale_ext.methods.exchange.low_rank import WHOLE, compressed, num_bytes
 from fedscale_ext.methods.exchange.mutual import own_part, shared_part
-from fedscale_ext.models.families.paired import paired
+from fedscale_ext.models.families.paired import FEATURES, paired
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
 from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench, samples
@@ -24,8 +24,8 @@ from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, up
 
 MENTOR, MENTEE = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_base", "cnn_small"))
 PAIRS = [
-    paired(MENTOR, MENTEE, hidden=True),
-    paired(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MENTEE, hidden=True),
+    paired(MENTOR, MENTEE, joined=FEATURES),
+    paired(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MENTEE, joined=FEATURES),
 ]
 
 

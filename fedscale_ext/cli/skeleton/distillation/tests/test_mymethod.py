@@ -24,7 +24,8 @@ def test_both_types_of_models_are_tested(usual: Any) -> None:
 def test_models_do_not_travel(job: Any, usual: Any) -> None:
     alone = job("silent", **{"mymethod.epochs": 0})
     assert alone["cost"]["network_total_mb"] == usual["cost"]["network_total_mb"]
-    large = job("large", **{"mymethod.types": ["single_exit_mlp", "cnn_leaf"], "mymethod.groups": [6, 6]})
+    types = ["single_exit_mlp", "cnn_leaf"]
+    large = job("large", **{"mymethod.types": types, "mymethod.groups": [6, 6]})
     assert large["cost"]["network_total_mb"] == usual["cost"]["network_total_mb"]
 
 

@@ -59,7 +59,7 @@ class MyMethodAggregator(MultiModelAggregator):
         names = models.parameter_names(spec)
         layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
         if self.params.layers >= len(layers):
-            raise UserError(f"mymethod.layers is {self.params.layers}; the model has only {len(layers)} layers")
+            raise UserError(f"mymethod.layers is {self.params.layers}; the model has {len(layers)} layers")
         last = layers[len(layers) - self.params.layers :]
         self.kept = [name for name in names if name.rpartition(".")[0] in last]
 
