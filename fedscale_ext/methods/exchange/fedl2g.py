@@ -18,7 +18,7 @@ Departures from the paper and the public code:
 * Not all clients take part in a round. A class that no participant studied keeps its vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -175,6 +175,10 @@ class FedL2GAggregator(SharedFeaturesAggregator):
         super().init_state(population, task)
         self.vectors = torch.randn(task.num_classes, self.width, generator=torch_stream(self.seed, "vectors"))
         self.opening_bytes = self.vectors.nbytes
+        if self.args.rounds <= self.params.warm_up:
+            self.notice(
+                f"no client trains in this job: fedl2g.warm_up is {self.params.warm_up}, and rounds are no more"
+            )
 
     def template(self, spec: ModelSpec) -> State:
         """Gradients of all classes, and the client's study samples of each."""
@@ -195,6 +199,10 @@ class FedL2GAggregator(SharedFeaturesAggregator):
         """What is guided, the number of study samples, and whether clients train."""
         p = self.params
         return {"weight": 1.0, "guide": p.guide, "study": p.study, "warm_up": self.warms_up}
+
+    def test_objective(self) -> Mapping[str, Any]:
+        """In tests, clients that fine-tune their models do train."""
+        return {**self.objective(), "warm_up": False}
 
     def overrides(self) -> dict[str, Any]:
         """Hold the quiz out; a round of warming up has one step, of the study samples."""

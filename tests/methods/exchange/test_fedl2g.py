@@ -156,6 +156,13 @@ def test_rows_of_studied_classes_count_as_traffic_and_the_quiz_as_work(tmp_path:
     assert found.counted(item) == 6 and not item.objective["warm_up"]
 
 
+def test_a_job_that_only_warms_up_says_so_and_fine_tunes_all_the_same(tmp_path: Path) -> None:
+    found = made("fedl2g", tmp_path, rounds=5, warm_up=5)
+    assert any("no client trains in this job" in event["message"] for event in found.events)
+    assert found.objective()["warm_up"] and not found.test_objective()["warm_up"]
+    assert not any("no client" in each["message"] for each in made("fedl2g", tmp_path, rounds=6, warm_up=5).events)
+
+
 def test_logits_need_no_common_width(tmp_path: Path) -> None:
     found = made("fedl2g", tmp_path, guide="logits", representation=0)
     assert found.vectors.shape == (CLASSES, CLASSES)

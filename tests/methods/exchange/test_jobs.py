@@ -20,9 +20,6 @@ METHODS: dict[str, tuple[dict[str, Any], float]] = {
     "fml": ({"alpha": 0.4, "beta": 0.7}, 3.7822),
     "fedkd": ({"start_energy": 0.9, "end_energy": 0.9}, 3.6346),  # a job of fewer rounds has another schedule
     "fedtgp": ({"representation": 8, "epochs": 5}, 4.0547),
-    "fedmrl": ({"width": 6}, 0.0),
-    "fedgen": ({"representation": 8, "steps": 5}, 0.0),
-    "fedl2g": ({"representation": 8, "warm_up": 1}, 0.0),
 }
 
 
