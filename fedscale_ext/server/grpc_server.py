@@ -246,7 +246,8 @@ class Coordinator(NoPickle, Aggregator):
                 return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
             if not self._takes_more():
                 return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
-            if wanted is not None and (str(wanted) not in self.infos or wanted in self._wanted):
+            free = wanted is not None and str(wanted) not in self.infos and wanted > self._last_number
+            if wanted is not None and (free or wanted in self._wanted):
                 number = wanted  # whoever had it asked for it, too, and is replaced
                 self._wanted.add(number)
             else:
