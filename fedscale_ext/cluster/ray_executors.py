@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from fedscale_ext.cluster.joining import join_arguments
+from fedscale_ext.config.arguments import expanded
 from fedscale_ext.config.executor_slots import slots_by_worker
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
@@ -120,10 +122,11 @@ class Executor:
         env = preparation.environment()
         del env[preparation.EVENTS_VARIABLE]  # its words are for people
         file = token_in_memory(self.token)
+        folder = Path(expanded("work_dir", self.work_dir)).expanduser()  # ~ and variables are the node's own
         join = [sys.executable, "-m", "fedscale_ext.cli", "executor", "join", *self.words, "--token-file", file]
         try:
             process = subprocess.Popen(
-                join, cwd=self.work_dir, env=env, pass_fds=[int(file.rpartition("/")[2])],
+                join, cwd=folder, env=env, pass_fds=[int(file.rpartition("/")[2])],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
         except OSError as error:

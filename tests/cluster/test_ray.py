@@ -118,9 +118,12 @@ def test_a_job_that_cannot_be_there_is_refused_in_a_sentence(cluster: RayCluster
 
 
 def test_executors_that_cannot_join_end_the_job_with_their_reason(cluster: RayCluster) -> None:
-    conf = cluster.conf(ps_ip="127.0.0.1", worker_ips=["any:[2]"], job_conf={"data_dir": "nowhere"})
-    process = cluster.fedscale("driver", "submit", conf, "--ray", cluster.nodes.address)
-    _, err = process.communicate(timeout=400)
-    assert process.returncode == 2, err
-    assert "nowhere" in err.splitlines()[-1]
-    wait_for(lambda: not cluster.executors())
+    for work_dir, reason in ((str(cluster.home), "nowhere"), ("gone", "set work_dir to a folder that all nodes have")):
+        conf = cluster.conf(
+            ps_ip="127.0.0.1", worker_ips=["any:[2]"], work_dir=work_dir, job_conf={"data_dir": "nowhere"}
+        )
+        process = cluster.fedscale("driver", "submit", conf, "--ray", cluster.nodes.address)
+        _, err = process.communicate(timeout=400)
+        assert process.returncode == 2, err
+        assert reason in err.splitlines()[-1]
+        wait_for(lambda: not cluster.executors())
