@@ -68,6 +68,7 @@ setup(
         "export": ["onnx>=1.16", "onnxscript>=0.3", "onnxruntime>=1.18"],
         "wandb": ["wandb>=0.16"],
         "slurm": ["submitit>=1.5"],
+        "ray": ["ray>=2.40,<3"],
         "privacy": ["dp-accounting>=0.6,<0.7"],
         "docs": ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"],
         "test": [

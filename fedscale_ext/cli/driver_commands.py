@@ -17,6 +17,7 @@ from fedscale_ext.cli.driver_options import (
     JobName,
     On,
     OptionalJobName,
+    Ray,
     Resume,
     ResumeFrom,
     Seeds,
@@ -113,7 +114,7 @@ def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid
 def submit(
     conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
     resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
-    slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
+    ray: Ray = None, slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
 ) -> None:  # fmt: skip
     """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
 
@@ -123,11 +124,16 @@ def submit(
     With --seeds or --grid a sweep, as `driver start` has it: the jobs run on these machines in turn, or
     --at-once N side by side.
 
-    With --slurm, queue it instead: each entry of worker_ips stands for a node of Slurm's choice.
+    With --ray, executors are actors on a Ray cluster, and the aggregator runs here, on one of its nodes. An
+    entry any:[2] of worker_ips asks for two executors on nodes of Ray's choice.
+
+    With --slurm, queue it instead, a sweep as an array: each entry of worker_ips stands for a node of Slurm's choice.
 
     Example: fedscale driver submit job.yml --set ps_ip=10.0.0.1 --set 'worker_ips=["10.0.0.2:[4,4]"]'
 
     Example: fedscale driver submit job.yml --seeds 0-4 --grid method=fedavg,fedtrans
+
+    Example: fedscale driver submit job.yml --ray auto --set 'worker_ips=["any:[8]"]'
 
     Example: fedscale driver submit job.yml --slurm --hours 8 --slurm-option partition=gpu
     """
@@ -140,28 +146,45 @@ def submit(
     if slurm:
         from fedscale_ext.cluster import slurm as queue
 
-        if sweeps or at_once is not None:
-            raise UserError("--seeds, --grid and --at-once run jobs by ssh; under --slurm, submit each job by itself")
+        if ray is not None:
+            raise UserError("--ray and --slurm are two ways to run a job: give one of them")
+
         if supervise:
             raise UserError("--supervise starts processes again by ssh; under --slurm, set a node aside or --resume")
-        code = queue.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from,
-                            hours=24.0 if hours is None else hours, options=slurm_option or [])  # fmt: skip
+        hours, slurm_option = 24.0 if hours is None else hours, slurm_option or []
+        if sweeps:
+            _refuse_resume_from(resume_from)
+            code = queue.submit_sweep(conf, set_ or [], display, seeds=seeds, grid=grid or [], at_once=at_once,
+                                      resume=resume, hours=hours, options=slurm_option)  # fmt: skip
+        else:
+            _refuse_at_once(at_once)
+            code = queue.submit(conf, set_ or [], display, resume=resume, resume_from=resume_from, hours=hours,
+                                options=slurm_option)  # fmt: skip
         raise typer.Exit(code)
     if hours is not None or slurm_option:
         raise UserError("--hours and --slurm-option are for Slurm: give --slurm too")
     from fedscale_ext.cluster import submit as cluster
+    from fedscale_ext.driver import run as driver
     from fedscale_ext.driver import sweep
 
+    crew, way = None, cluster.SUBMITTED
+    if ray is not None:
+        from fedscale_ext.cluster import ray_executors  # loads torch
+
+        crew, way = ray_executors.crew(ray), ray_executors.way(ray)
     if sweeps:
         _refuse_resume_from(resume_from)
         code = sweep.start(conf, set_ or [], out, err, seeds=seeds, grid=grid or [], at_once=at_once, resume=resume,
-                           supervise=supervise, way=cluster.SUBMITTED)  # fmt: skip
+                           supervise=supervise, way=way)  # fmt: skip
         raise typer.Exit(code)
     _refuse_at_once(at_once)
     of_sweep = sweep.stop_with_sweep(conf)
-    code = cluster.submit(
-        of_sweep or conf, set_ or [], display, resume=resume, resume_from=resume_from, supervise=supervise
-    )
+    if crew is not None:
+        code = driver.start(of_sweep or conf, set_ or [], display, resume=resume, resume_from=resume_from,
+                            supervise=supervise, crew=crew)  # fmt: skip
+    else:
+        code = cluster.submit(of_sweep or conf, set_ or [], display, resume=resume, resume_from=resume_from,
+                              supervise=supervise)  # fmt: skip
     raise typer.Exit(code)
 
 
@@ -170,13 +193,16 @@ def render(
     conf: Conf,
     image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with fedscale_ext.")],
     claim: Annotated[str, typer.Option("--claim", metavar="NAME", help="Volume claim with data, for results.")],
-    k8s: Annotated[bool, typer.Option("--k8s", help="Kubernetes manifests, the only kind there is.")] = True,
+    k8s: Annotated[
+        bool, typer.Option("--kubernetes", "--k8s", help="Kubernetes manifests, the only kind there is.")
+    ] = True,
     on: On = None,
     set_: Set = None,
 ) -> None:
-    """Print manifests that run a job on Kubernetes: a Job per process, and a Service. The first lines say how.
+    """Print manifests that run a job on Kubernetes: a Job of the aggregator, an indexed Job of executors that
+    join it, and a Service. The first lines say how.
 
-    Example: fedscale driver render --k8s job.yml --image registry/fedscale_ext:0.1 --claim data > job-k8s.yml
+    Example: fedscale driver render --kubernetes job.yml --image registry/fedscale_ext:0.1 --claim data > job-k8s.yml
     """
     from fedscale_ext.cluster.kubernetes import render as manifests
     from fedscale_ext.config.job_config import load_config
@@ -193,6 +219,14 @@ def stop(job: JobName) -> None:
     from fedscale_ext.driver import jobs, sweeps
 
     if (sweep := sweeps.read(job)) is not None:
+        records = [record for point in sweep.points if (record := jobs.read(point.name)) is not None]
+        if queued := [record for record in records if record.cluster is not None and "slurm" in record.cluster]:
+            from fedscale_ext.cluster import slurm
+
+            for record in queued:
+                slurm.cancel(record)
+            print(f"the jobs of sweep {job} are taken out of Slurm's queue")
+            return
         print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
         return
     record = jobs.find(job)
@@ -203,7 +237,7 @@ def stop(job: JobName) -> None:
         print(f"job {job} is taken out of Slurm's queue")
         return
     stopped = jobs.stop(record)
-    if record.cluster is not None:
+    if record.cluster is not None and "places" in record.cluster:
         from fedscale_ext.cluster.submit import leftovers
 
         for host, left in leftovers(record, end=True).items():

@@ -55,6 +55,10 @@ AtOnce = Annotated[
     typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
 ]
 Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm, by submitit.")]
+Ray = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Run the executors on this Ray cluster: auto, or HOST:PORT."),
+]
 Hours = Annotated[
     float | None, typer.Option("--hours", min=0.02, help="Longest time under --slurm.", show_default="24")
 ]

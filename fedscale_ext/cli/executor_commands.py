@@ -34,6 +34,10 @@ def join(
     gpu: Annotated[
         int | None, typer.Option("--gpu", metavar="N", min=0, help="Train on this GPU.", show_default="0, if any")
     ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("--number", metavar="N", min=1, help="Take the place of executor N.", show_default="a new one"),
+    ] = None,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="Longest wait for an aggregator to answer.")
     ] = 60.0,
@@ -59,12 +63,15 @@ def join(
     """
     host, port = parse_address(address)
     from fedscale_ext.driver.jobs import state_dir
+    from fedscale_ext.entry.parent_pipe import exit_with_parent
+
+    exit_with_parent()  # before the imports of seconds
     from fedscale_ext.entry import join as joining
 
     options = {"tls_ca": tls_ca, "tls_executor_cert": tls_cert, "tls_executor_key": tls_key}
     certificates = {key: path for key, path in options.items() if path is not None}
     logs = str(state_dir() / "executors")
-    target = joining.Place(host, port, logs, token_file, data_dir, gpu, certificates)
+    target = joining.Place(host, port, logs, token_file, data_dir, gpu, number, certificates)
     try:
         joining.join(target, wait, lambda sentence: print(sentence, flush=True))
     except ConnectionError as error:

@@ -35,6 +35,8 @@ def facts(record: "Job") -> dict[str, str]:
         known |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
     elif record.in_process:
         known |= {"output": "", "processes": f"Python {record.driver.pid}" if record.state() == "running" else ""}
+    elif record.cluster is not None and "places" not in record.cluster:
+        known |= record.cluster
     elif record.cluster is not None:
         from fedscale_ext.cluster.submit import leftovers
 
@@ -76,7 +78,12 @@ def row(name: str) -> list[str]:
         job = jobs.find(name)
     except UserError:
         return [name, "damaged", "", "", "", ""]
-    return [name, job.state(), _progress(job), _accuracy(job), when(job.started), when(job.ended)]
+    state = job.state()
+    if state == "queued":
+        from fedscale_ext.cluster import slurm
+
+        state = slurm.state(job)
+    return [name, state, _progress(job), _accuracy(job), when(job.started), when(job.ended)]
 
 
 def row_in_sweep(name: str, run: Path | None) -> list[str]:

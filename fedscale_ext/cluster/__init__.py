@@ -1,1 +1,1 @@
-"""One job on several machines: agents on hosts over ssh, a Slurm allocation, or Kubernetes manifests."""
+"""One job on several machines: hosts by ssh, a Ray cluster, Slurm allocations, or Kubernetes manifests."""

@@ -16,7 +16,7 @@ from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
 
-AGENT = "fedscale_ext.cluster.agent"
+REMOTE = "fedscale_ext.cluster.remote"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -35,6 +35,8 @@ _OPTIONS = {
     "RequestTTY": "no",
     "LogLevel": "ERROR",
 }
+# a shell that outlives the command: ssh tells no signal that ended one, but the exit code that shells make of it
+_TELLING = '"$@"; exit $?'
 # what ssh or the remote shell says, and what that means to the one who submitted
 _TROUBLES = (
     (r"HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
@@ -84,7 +86,7 @@ class Access:
         """For the record of a job; ``Access(**…)`` reads it."""
         return asdict(self)
 
-    def command(self, host: str, module: str = AGENT, *words: str) -> list[str]:
+    def command(self, host: str, module: str = REMOTE, *words: str) -> list[str]:
         """The command line that runs a module of this package on a host, this machine included."""
         if is_here(host):
             return [sys.executable, "-m", module, *words]
@@ -93,7 +95,8 @@ class Access:
             ["-i", self.private_key, "-o", "IdentitiesOnly=yes"] if self.private_key else []
         )
         user = ["-l", self.user] if self.user else []
-        return ["ssh", "-T", *files, *options, *user, "--", host, shlex.join([self.python, "-m", module, *words])]
+        remote = shlex.join(["sh", "-c", _TELLING, "sh", self.python, "-m", module, *words])
+        return ["ssh", "-T", *files, *options, *user, "--", host, remote]
 
     def trouble(self, host: str, code: int, lines: Sequence[str]) -> str:
         """Explain why a host could not be used, from how its ssh ended."""

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fedscale_ext.driver.runs import newest_checkpoint
 from fedscale_ext.driver.supervision import has_checkpoint
 
 EVENT = "checked"
-_PORT = "aggregator"  # the roles of a host, as the module's first argument has them
+_PORT = "aggregator"  # the roles of a host
 _TRAINS = "executors"
 
 
@@ -41,7 +41,7 @@ class Report:
 
 
 def roles(host: str, host_of: Mapping[str, str]) -> str:
-    """Roles of a host in a job, as the module's first argument."""
+    """Roles of a host in a job, joined by +."""
     names = {
         _PORT if name == preparation.AGGREGATOR else _TRAINS
         for name, host_of_process in host_of.items()
@@ -99,7 +99,9 @@ def pythons(reports: Mapping[str, Report]) -> str | None:
     return None if len(host_with) < 2 else ", ".join(f"Python {python} on {host}" for python, host in host_with.items())
 
 
-def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
+def report(config: JobConfig, roles_here: str) -> dict[str, Any]:
+    """What this host has of what hosts must have in common; ``roles_here`` is what :func:`roles` returns."""
+    role = roles_here.split("+")
     import numpy as np
     import torch
 
@@ -108,7 +110,7 @@ def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
     from fedscale_ext.util.code_digest import code_digest
 
     preparation.check_inputs(config, data=_TRAINS in role)
-    report: dict[str, Any] = {
+    result: dict[str, Any] = {
         "python": ".".join(map(str, sys.version_info[:2])),
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -116,11 +118,11 @@ def _report(config: JobConfig, role: Sequence[str]) -> dict[str, Any]:
         "gpus": torch.cuda.device_count() if config.fedscale.use_cuda else 0,
     }
     if _PORT in role:
-        report["port"] = preparation.port(config)
-        report["newest"] = run_with_checkpoint(config)
+        result["port"] = preparation.port(config)
+        result["newest"] = run_with_checkpoint(config)
     if _TRAINS in role:
-        report["data"] = open_job_data(config).digest
-    return {**report, "time": time.time()}
+        result["data"] = open_job_data(config).digest
+    return {**result, "time": time.time()}
 
 
 def run_with_checkpoint(config: JobConfig) -> str | None:
@@ -130,16 +132,3 @@ def run_with_checkpoint(config: JobConfig) -> str | None:
     """
     runs, stamp = Path(config.fedscale.log_path, "logs", config.fedscale.job_name), config.fedscale.time_stamp
     return stamp if has_checkpoint(runs / stamp) else newest_checkpoint(runs)
-
-
-def main() -> None:
-    """Check this host for the job whose arguments follow the host's roles."""
-    from fedscale_ext.core.events import print_event
-    from fedscale_ext.entry.launch import run_process
-
-    role = sys.argv.pop(1).split("+")
-    run_process(lambda config: print_event({"event": EVENT, **_report(config, role)}))
-
-
-if __name__ == "__main__":
-    main()

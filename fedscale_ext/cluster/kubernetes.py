@@ -1,10 +1,13 @@
-"""Manifests that run a job on Kubernetes: a Job per process, and a Service by which executors find the aggregator."""
+"""Manifests that run a job on Kubernetes: the aggregator's Job, an indexed Job of executors that join, a Service."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
+from fedscale_ext.cluster.joining import join_arguments
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import preparation, runs
@@ -14,6 +17,8 @@ _PORT = 50000  # inside the cluster: every aggregator has an address of its own
 _TOKEN = "/run/fedscale/token"
 _FOLDER = "/fedscale"  # where the claim is mounted: relative paths of the configuration begin there
 _LABEL = "fedscale-job"
+_EXECUTORS = "executors"
+_TRIES = 10  # of each executor's pod: one that is lost joins again
 
 
 def render(config: JobConfig, image: str, claim: str) -> str:
@@ -28,22 +33,29 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     for option, value in (("--image", image), ("--claim", claim)):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", value):
             raise UserError(f"{option} {value!r} is no name of Kubernetes: write letters, digits and . _ : / @ -")
-    stamp = runs.new_stamp(config)
-    shared = {"time_stamp": stamp, "ps_port": _PORT, "token_file": f"{_TOKEN}/token"}
-    words = preparation.arguments(config, **shared)
-    documents = [_service(name)]
-    for process, argv in words.items():
-        aggregator = process == AGGREGATOR
-        entry = config.cluster.aggregator_entry if aggregator else config.cluster.executor_entry
-        host = "$(POD_IP)" if aggregator else name
-        command = ["python", "-m", "fedscale_ext.cluster.entry", config.cluster.exp_path, entry]
-        args = [*(_literal(word) for word in argv), f"--ps_ip={host}"]
-        if not aggregator:
-            args.append("--cuda_device=cuda:0")  # the only one that its pod has
-        documents.append(_job(name, process.replace(" ", "-"), image, claim, command, args, config.fedscale.use_cuda))
+    executors = len(executor_slots(config))
+    if not executors:
+        raise UserError(
+            "worker_ips asks for no executors: write host:[n] for n of them, on nodes of Kubernetes' choice"
+        )
+    keys, token_file = config.cluster, f"{_TOKEN}/token"
+    shared = {"time_stamp": runs.new_stamp(config), "ps_port": _PORT, "token_file": token_file}
+    alone = replace(config, cluster=keys.model_copy(update={"worker_ips": ()}))  # executors join
+    entry = ["python", "-m", "fedscale_ext.cluster.entry", keys.exp_path, keys.aggregator_entry]
+    words = [*map(_literal, preparation.arguments(alone, **shared)[AGGREGATOR]), "--ps_ip=$(POD_IP)"]
+    join = ["python", "-m", "fedscale_ext.cli", "executor", "join"]
+    place = [*map(_literal, join_arguments(config, name, _PORT)), "--token-file", token_file]
+    pod = (image, claim, config.fedscale.use_cuda)
+    documents = [
+        _service(name),
+        _job(name, AGGREGATOR, entry, words, *pod, backoffLimit=0),  # --resume is a new job
+        _job(name, _EXECUTORS, join, place, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
+             completions=executors, parallelism=executors),  # a pod that is lost is replaced
+    ]  # fmt: skip
     head = (
         f"# Job {config.fedscale.job_name}. The token that signs its messages comes first, and is in no file:\n"
         f"#   openssl rand -hex 32 | kubectl create secret generic {name} --from-file=token=/dev/stdin\n"
+        "# The image is that of the Dockerfile beside setup.py. Executors that come late are no loss: they join.\n"
         f"# Data and results are on the volume of the claim {claim},\n"
         "# where relative paths of the configuration begin.\n"
     )
@@ -74,8 +86,9 @@ def _service(name: str) -> dict[str, Any]:
 
 
 def _job(
-    name: str, process: str, image: str, claim: str, command: list[str], args: list[str], gpu: bool
+    name: str, process: str, command: list[str], args: list[str], image: str, claim: str, gpu: bool, **more: Any
 ) -> dict[str, Any]:
+    """A Job of one pod, or with ``more`` in its specification of several."""
     labels = _labels(name, process)
     container: dict[str, Any] = {
         "name": process,
@@ -100,7 +113,7 @@ def _job(
         "kind": "Job",
         "metadata": {"name": f"{name}-{process}", "labels": labels},
         "spec": {
-            "backoffLimit": 0 if process == AGGREGATOR else 10,  # an executor is replaced; --resume is a new job
+            **more,
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {

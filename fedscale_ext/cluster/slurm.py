@@ -1,4 +1,4 @@
-"""A job in a Slurm allocation, by submitit: one task per executor, the first of which also runs the aggregator.
+"""Jobs in Slurm allocations, by submitit: one task per executor, the first of which also runs the aggregator.
 
 Nodes share a file system: the tasks read what to do, and the job's token, from a folder of the submitting user, and the
 first task writes there where it listens.
@@ -18,22 +18,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from fedscale_ext.config.executor_slots import slots_by_worker
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.config.job_config import JobConfig, load_config, read_conf
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, preparation, runs
+from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import refuse_changed_data
 from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.run import has_finished, resume_keys
-from fedscale_ext.transport.endpoint import is_loopback
+from fedscale_ext.driver.supervision import has_checkpoint
+from fedscale_ext.driver.sweep import ENDING
+from fedscale_ext.driver.sweeps import Sweep
+from fedscale_ext.transport.endpoint import host_address
 from fedscale_ext.util.token import BYTES, write_token
 
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
+_FOLDER = "slurm"  # below a job's, or a sweep's
 _LOOK_S = 0.2
 _ADDRESS_S = 300.0  # longest wait of a task for the first one
 
@@ -43,50 +45,129 @@ def submit(
     hours: float, options: Sequence[str], executor: str = "slurm",
 ) -> int:  # fmt: skip
     """Queue the job of a configuration; ``executor`` is what submitit calls the cluster. Exit code 0: it is queued."""
-    config = load_config(conf, overrides)
-    preparation.refuse_key(config)
+    config = _checked(load_config(conf, overrides))
     name = config.fedscale.job_name
-    nodes, counts = _shape(config)
-    more = _options(options)
-    preparation.check_inputs(config)
+    queue = _Queue(config, executor, hours, options)
     if idle := idle_keys(config):
         display.notice(idle)
-    executor_class = _executor(executor)
     with jobs.claim(name):
-        last = jobs.read(name)
-        again = resume or resume_from is not None
-        log_path, stamp = runs.choose_run(config, last, again, overrides, display.notice)
-        if again:
-            run = runs.run_folder(log_path, name, stamp)
-            runs.check_unchanged(config, run)
-            runs.check_rounds(config, run, last, resume_from=resume_from)
-            refuse_changed_data(config, run, display)
-            if resume and has_finished(config, last, run, display):
-                return 0
-        source = config.origin()
-        job = jobs.Job(name, source, log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
-        folder = job.log_dir / "slurm"
-        write_plan(config, folder, log_path=log_path, time_stamp=stamp, **resume_keys(resume, resume_from))
-        parameters: dict[str, Any] = {
-            "name": name,
+        job = _new_job(config, overrides, display, resume=resume, resume_from=resume_from)
+        if job is None:
+            return 0
+        queue.submit([job], job.log_dir / _FOLDER, name)
+    assert job.cluster is not None
+    display.notice(
+        f"job {name} is queued as {job.cluster['slurm']}; `fedscale driver status {name}` tells how it is, `fedscale "
+        f"driver stop {name}` cancels it, its processes write to {job.cluster['folder']}"
+    )
+    return 0
+
+
+def submit_sweep(
+    conf: str, overrides: list[str], display: Display, *, seeds: str | None, grid: Sequence[str], at_once: int | None,
+    resume: bool, hours: float, options: Sequence[str], executor: str = "slurm",
+) -> int:  # fmt: skip
+    """Queue the jobs of a sweep as one array, of which ``at_once`` run side by side; those that finished are left."""
+    file = read_conf(conf)
+    plan = sweep_plan.read_plan(file, overrides, seeds, grid, _checked)
+    plan.refuse_faults()
+    first = plan.configs[0]
+    if any(_shape(config) != _shape(first) or config.fedscale.use_cuda != first.fedscale.use_cuda
+           for config in plan.configs):  # fmt: skip
+        raise UserError(
+            "the jobs of a sweep are one array under Slurm: worker_ips and use_cuda must be the same for all"
+        )
+    queue = _Queue(first, executor, hours, options, at_once)
+    name = load_config(file, overrides).fedscale.job_name + ENDING
+    for note in filter(None, (plan.repeats, idle_keys(*plan.configs))):
+        display.notice(note)
+    with contextlib.ExitStack() as claims:
+        claims.enter_context(sweeps.claim(name))
+        for point in plan.points:
+            claims.enter_context(jobs.claim(point.name))
+        before = sweeps.read(name) if resume else None
+        folders = dict(before.runs) if before is not None else {}
+        new = []
+        for point, config in zip(plan.points, plan.configs, strict=True):
+            last = jobs.read(point.name)
+            again = last is not None and str(last.log_dir) == folders.get(point.name) and has_checkpoint(last.log_dir)
+            job = _new_job(config, overrides, display, resume=again, resume_from=None)
+            if job is not None:
+                new.append(job)
+                folders[point.name] = str(job.log_dir)
+        sweeps.write_conf(name, file.content)
+        queue.submit(new, Path(first.fedscale.log_path, "logs", name, _FOLDER).absolute(), name)
+        values = sweep_plan.read_grid(grid)
+        sweep = Sweep(name, conf, tuple(overrides), values, tuple(plan.points), Proc.of("sweep", os.getpid()), folders)
+        sweeps.write(sweep)
+    done = len(plan.points) - len(new)
+    display.notice(
+        f"sweep {name}: {counted(len(new), 'job')} queued as one array{f', {done} done before' if done else ''}; "
+        f"`fedscale driver status {name}` tells how they are, `fedscale driver stop {name}` cancels them"
+    )
+    return 0
+
+
+def _checked(config: JobConfig) -> JobConfig:
+    """Check a job as far as this machine can tell; UserError if it cannot be queued."""
+    preparation.refuse_key(config)
+    jobs.check_name(config.fedscale.job_name)
+    _shape(config)
+    preparation.check_inputs(config)
+    return config
+
+
+def _new_job(
+    config: JobConfig, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None
+) -> jobs.Job | None:
+    """The record of a job that is to be queued, with what its tasks read in its folder; None if it has finished."""
+    name = config.fedscale.job_name
+    last = jobs.read(name)
+    again = resume or resume_from is not None
+    log_path, stamp = runs.choose_run(config, last, again, overrides, display.notice)
+    if again:
+        run = runs.run_folder(log_path, name, stamp)
+        runs.check_unchanged(config, run)
+        runs.check_rounds(config, run, last, resume_from=resume_from)
+        refuse_changed_data(config, run, display)
+        if resume and has_finished(config, last, run, display):
+            return None
+    job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
+    keys = resume_keys(resume, resume_from)
+    write_plan(config, job.log_dir / _FOLDER, log_path=log_path, time_stamp=stamp, **keys)
+    return job
+
+
+class _Queue:
+    """Slurm's queue, as submitit has it, for jobs that ask for the same nodes."""
+
+    def __init__(
+        self, config: JobConfig, executor: str, hours: float, options: Sequence[str], at_once: int | None = None
+    ) -> None:
+        nodes, counts = _shape(config)
+        more = _options(options)
+        self.executor, self._class = executor, _executor(executor)
+        self.parameters: dict[str, Any] = {
             "nodes": nodes,
             "tasks_per_node": sum(counts),
             "timeout_min": max(1, round(60 * hours)),
         }
         if config.fedscale.use_cuda:
-            parameters["gpus_per_node"] = len(counts)
+            self.parameters["gpus_per_node"] = len(counts)
         if executor == "slurm":
-            parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more}
-        queue = executor_class(folder=str(folder), cluster=executor)
-        queue.update_parameters(**parameters)
-        queued = queue.submit(run_task, str(folder))
-        job.cluster = {"slurm": queued.job_id, "executor": executor, "folder": str(folder)}
-        jobs.write(job)
-    display.notice(
-        f"job {name} is queued as {queued.job_id}; `fedscale driver status {name}` tells how it is, `fedscale driver "
-        f"stop {name}` cancels it, its processes write to {folder}"
-    )
-    return 0
+            self.parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more}
+            if at_once is not None:
+                self.parameters["slurm_array_parallelism"] = at_once
+
+    def submit(self, new: Sequence[jobs.Job], folder: Path, name: str) -> None:
+        """Queue jobs, several as one array, and remember them; their processes write to ``folder``."""
+        queue = self._class(folder=str(folder), cluster=self.executor)
+        queue.update_parameters(name=name, **self.parameters)
+        plans = [str(job.log_dir / _FOLDER) for job in new]
+        queued = [queue.submit(run_task, plans[0])] if len(plans) == 1 else queue.map_array(run_task, plans)
+        for job, its in zip(new, queued, strict=True):
+            job.cluster = {"slurm": its.job_id, "executor": self.executor, "folder": str(folder)}
+            jobs.write(job)
 
 
 def state(job: jobs.Job) -> str:
@@ -202,11 +283,3 @@ def _await(folder: Path) -> dict[str, Any]:
         time.sleep(_LOOK_S)
     address: dict[str, Any] = json.loads((folder / "address").read_text(encoding="utf-8"))
     return address
-
-
-def host_address() -> str:
-    """An IPv4 address of this machine that others reach, where it has one."""
-    addresses = [a.address for every in psutil.net_if_addrs().values() for a in every if a.family == socket.AF_INET]
-    with contextlib.suppress(OSError):
-        addresses.insert(0, socket.gethostbyname(socket.gethostname()))
-    return next((address for address in addresses if not is_loopback(address)), "127.0.0.1")

@@ -1,25 +1,26 @@
-"""Runs a job on several machines: agents on all hosts, checks, processes, progress, results brought here."""
+"""Runs a job on several machines: checks of all hosts, processes by ssh, progress, results brought here."""
 
 import contextlib
 import os
 import secrets
-import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedscale_ext.cluster import access, check, results
+from fedscale_ext.cluster import access, check, hosts, results
 from fedscale_ext.cluster.access import Access
-from fedscale_ext.cluster.links import Links
+from fedscale_ext.cluster.hosts import Hosts
+from fedscale_ext.cluster.joining import join_arguments
+from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, to_argv
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Said
+from fedscale_ext.driver.processes import Exit, Proc, Said
 from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.run import Outcome, Run, has_finished, resume_keys
 from fedscale_ext.driver.setup_commands import plain_commands
@@ -30,6 +31,7 @@ from fedscale_ext.util.token import BYTES, read_token
 
 _STOP_S = 22.0  # a submitted job is stopped within 20 s, on all of its hosts
 _AT_ONCE = 16  # hosts that are asked side by side
+_SLOW = "raise it, or run `fedscale dataset verify` there first, which reads the data"
 
 
 def prepared(config: JobConfig) -> JobConfig:
@@ -83,9 +85,9 @@ def submit(
         if not again:
             drop_restarts(job.log_dir)
         with jobs.open_log(name, "a" if again else "w") as log:
-            links = Links(log, way, host_of)
-            run = ClusterRun(config, job, links, display, Restarts() if supervise else None)
-            code = run.submit(way, resume_keys(resume, resume_from))
+            processes = Hosts(log, way, host_of)
+            run = ClusterRun(config, job, processes, display, Restarts() if supervise else None)
+            code = run.submit(resume_keys(resume, resume_from))
         jobs.settle(job, last, code)
         return code
 
@@ -105,39 +107,37 @@ def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
     way = Access(**job.cluster["access"])
 
     def ask(host: str) -> list[str]:
-        with open(os.devnull, "w") as log:
-            links = Links(log, way, host_of)
-            try:
-                links.connect([host])
-                return links.leftovers(job.name, end)[host]
-            except UserError as error:
-                return [f"unknown: {error}"]
-            finally:
-                links.stop()
+        try:
+            processes: list[str] = hosts.ask(way, host, do="leftovers", job=job.name, end=end)["processes"]
+            return processes
+        except UserError as error:
+            return [f"unknown: {error}"]
 
-    hosts = list(dict.fromkeys(host_of.values()))
+    every = list(dict.fromkeys(host_of.values()))
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return dict(zip(hosts, threads.map(ask, hosts), strict=True))
+        return dict(zip(every, threads.map(ask, every), strict=True))
 
 
 class ClusterRun(Run):
     """A job whose processes run on several machines; none is left when one of them cannot begin."""
 
     again = "fedscale driver submit"
+    processes: Hosts
 
     def __init__(
-        self, config: JobConfig, job: jobs.Job, links: Links, display: Display, restarts: Restarts | None
+        self, config: JobConfig, job: jobs.Job, processes: Hosts, display: Display, restarts: Restarts | None
     ) -> None:
-        super().__init__(job, links, display, restarts, idle_keys(config))
-        self.config, self.links = config, links
-        self.host_of = dict(links.hosts)
-        self.hosts = list(dict.fromkeys(self.host_of.values()))
+        super().__init__(job, processes, display, restarts, idle_keys(config))
+        self.config, self.way = config, processes.access
+        self.host_of = dict(processes.hosts)
         self.keys: dict[str, Any] = {}
-        self.ready = False  # all executors have registered
+        self.ready = False  # the first executor has registered, and the job begins
+        self.folders: dict[str, str] = {}  # of each host, in which relative paths begin
+        self.token = ""
 
-    def submit(self, way: Access, keys: dict[str, Any]) -> int:
+    def submit(self, keys: dict[str, Any]) -> int:
         """Run the job, with more ``keys`` for its aggregator; the command's exit code."""
-        self.way, self.keys = way, keys
+        self.keys = keys
         plain, shell = plain_commands(self.config.cluster.setup_commands or ())
         if shell:
             self.display.notice(
@@ -150,118 +150,109 @@ class ClusterRun(Run):
 
     def _prepare(self, setup: list[list[str]]) -> Outcome | None:
         try:
-            self.job.children = self.links.connect(self.hosts)
-            self._remember()
             token_file = self.config.job.token_file
-            token = secrets.token_hex(BYTES) if token_file is None else read_token(token_file).hex()
-            self.links.begin(self.job.name, self.config.cluster.work_dir or os.getcwd(), token)
-            for argv in setup:
-                command = f"setup command {shlex.join(argv)}"
-                self._on_each(command, {host: {"argv": argv} for host in self.hosts})
-            self._settle(self._check())
+            self.token = secrets.token_hex(BYTES) if token_file is None else read_token(token_file).hex()
+            self._settle(self._check(setup))
         except UserError as error:
             return Outcome("failed", 2, str(error))
         except KeyboardInterrupt:
             return Outcome("stopped", 130)
         return None
 
-    def _check(self) -> dict[str, check.Report]:
-        executors = len(self.host_of) - 1
+    def _check(self, setup: list[list[str]]) -> dict[str, check.Report]:
+        """Run the setup commands and the check on each host; UserError for the first that fails."""
+        executors, host_of = len(self.host_of) - 1, self.host_of
+        names = {f"check ({host})": host for host in dict.fromkeys(host_of.values())}
+        orders = {
+            name: {"do": "check", "setup": setup, "roles": check.roles(host, host_of), "argv": self._checked_argv(host)}
+            for name, host in names.items()
+        }
+        self.job.children = self.processes.greet(names)
+        self._remember()
         self.display.notice(
-            f"checking {counted(len(self.hosts), 'host')} for {counted(executors, 'executor')}; a host that has not "
+            f"checking {counted(len(names), 'host')} for {counted(executors, 'executor')}; a host that has not "
             "seen the data yet reads it now"
         )
-        keys = {host: {"log_path": self._log_path(host), "time_stamp": self.job.time_stamp} for host in self.hosts}
-        orders = {
-            host: {
-                "argv": [check.roles(host, self.host_of), *to_argv(self.config, **keys[host])],
-                "module": check.__name__,
-            }
-            for host in self.hosts
-        }
-        events = self._on_each("check", orders, self.config.job.register_timeout_s)
-        missing = [host for host in self.hosts if host not in events]
-        if missing:
-            raise UserError(
-                f"{missing[0]} could not be checked: `fedscale driver logs {self.job.name}` tells what it said"
-            )
-        reports = {host: check.Report.read(events[host]) for host in self.hosts}
-        check.compare(reports, self.host_of, self.config)
+        for name, order in orders.items():
+            self.processes.order(name, **self._common(names[name]), **order)
+        timeout_s = self.config.job.register_timeout_s
+        late = f"has not finished its check within register_timeout_s={timeout_s:g} s: {_SLOW}"
+        answers = self.processes.answers(names, check.EVENT, timeout_s, late, ended=True)
+        events = {names[name]: event for name, event in answers.items()}
+        self.folders = {host: event["folder"] for host, event in events.items()}
+        reports = {host: check.Report.read(event) for host, event in events.items()}
+        check.compare(reports, host_of, self.config)
         note = check.pythons(reports)
         if note:
             self.display.notice(f"hosts have different Pythons, on which results do not depend: {note}")
         return reports
 
+    def _checked_argv(self, host: str) -> list[str]:
+        assert self.job.cluster is not None
+        there = self.job.cluster["there"] if host == self.host_of[AGGREGATOR] else None
+        log_path = {"log_path": there} if there else {}
+        return to_argv(self.config, **log_path, time_stamp=self.job.time_stamp)
+
+    def _common(self, host: str) -> dict[str, Any]:
+        """What orders for a host have in common."""
+        return {"job": self.job.name, "host": host, "work_dir": self.config.cluster.work_dir or os.getcwd()}
+
     def _settle(self, reports: dict[str, check.Report]) -> None:
         """Where the job listens and writes, and with it every process's arguments."""
-        host = self.host_of[AGGREGATOR]
+        host, config = self.host_of[AGGREGATOR], self.config
         if self.keys and reports[host].newest:
             self.job.time_stamp = str(reports[host].newest)
         there = self._log_path(host)
         assert self.job.cluster is not None
         self.job.cluster["there"] = there
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
-        self.ranks = preparation.arguments(self.config, **shared, **self.keys)
+        alone = replace(config, cluster=config.cluster.model_copy(update={"worker_ips": ()}))  # those below join
+        self.ranks = preparation.arguments(alone, **shared, **self.keys)
         self.job.argv = self.ranks[AGGREGATOR]
+        for number, (_, gpu) in enumerate(executor_slots(config), start=1):
+            words = join_arguments(config, config.fedscale.ps_ip, int(reports[host].port or 0))
+            gpus = ["--gpu", str(gpu)] if config.fedscale.use_cuda else []
+            self.ranks[f"executor {number}"] = [*words, "--number", str(number), *gpus]
         self._remember()
 
     def _log_path(self, host: str) -> str:
-        """``log_path`` on a host, absolute; ~ and variables are that host's own. A resumed job's stays on the
-        aggregator's host, where its checkpoints are."""
+        """``log_path`` on the aggregator's host, absolute; ~ and variables are that host's own. A resumed job's stays
+        where its checkpoints are."""
         assert self.job.cluster is not None
-        if host == self.host_of[AGGREGATOR] and self.job.cluster["there"]:
+        if self.job.cluster["there"]:
             return str(self.job.cluster["there"])
         log_path = str(self.config.given.get("log_path", self.config.fedscale.log_path))
         if log_path[:1] in "~$":
             return log_path
-        return str(PurePosixPath(self.links.folders[host]) / log_path)
-
-    def _on_each(self, what: str, orders: dict[str, dict[str, Any]], timeout_s: float | None = None) -> dict[str, Any]:
-        """Run a process on each host to its end; what it said at last. UserError for the first that fails."""
-        events: dict[str, Any] = {}
-        names = {f"{what} ({host})": host for host in orders}
-        self.links.hosts.update(names)
-        for name, host in names.items():
-            self.links.start(name, **orders[host])
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while self.links.running():
-            message = self.links.next(deadline)
-            if message is None:
-                host = names[self.links.running()[0]]
-                raise UserError(
-                    f"{host} has not finished its check within register_timeout_s={timeout_s:g} s: raise it, or run "
-                    "`fedscale dataset verify` there first, which reads the data"
-                )
-            if isinstance(message, Interrupt):
-                raise KeyboardInterrupt
-            host = names[message.name]
-            if isinstance(message, Exit) and message.code != 0:
-                tail = self.links.tails[message.name]
-                why = events[host]["message"] if "message" in events.get(host, {}) else f"{what} {message.how}"
-                more = f": {tail[-1]}" if tail and "message" not in events.get(host, {}) else ""
-                raise UserError(f"{host}: {why}{more}")
-            if isinstance(message, Said):
-                events[host] = {**message.event, "heard": time.time()}
-        return events
+        return str(PurePosixPath(self.folders[host]) / log_path)
 
     # ---- while it runs ----
 
     def _start(self, name: str, argv: list[str]) -> None:
-        keys = self.config.cluster
-        again = name == AGGREGATOR and name in self.begun
+        order: dict[str, Any] = {"do": "run", "name": name, "token": self.token, "argv": argv}
+        if name == AGGREGATOR:
+            keys = self.config.cluster
+            again = name in self.begun
+            order |= {"entry": [keys.exp_path, keys.aggregator_entry], "log_dir": self._there() if again else None}
         self.begun.add(name)
-        self.links.start(
-            name,
-            argv,
-            entry=keys.aggregator_entry if name == AGGREGATOR else keys.executor_entry,
-            exp_path=keys.exp_path,
-            log_dir=self._there() if again else None,
-        )
+        self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
+        self.job.children.append(self.processes.begin(name))
+        self.processes.order(name, **self._common(self.host_of[name]), **order)
+        self._remember()
 
     def _hear(self, message: Said) -> None:
+        if message.event["event"] == "hello":
+            return
         if message.name == AGGREGATOR and message.event["event"] == "ready":
             self.ready = True
         super()._hear(message)
+
+    def _miss(self, gone: Exit) -> None:
+        if gone.code == 2 and gone.name != AGGREGATOR and not self.ready and self.processes.tails[gone.name]:
+            said = self.processes.tails[gone.name][-1].removeprefix("fedscale: ")  # why it cannot join
+            self._fail(gone.name, Outcome("failed", 2, f"{self.host_of[gone.name]}: {said}"))
+        else:
+            super()._miss(gone)
 
     def _hear_error(self, message: Said) -> None:
         if message.event.get("exit_code") == 2:
@@ -285,7 +276,9 @@ class ClusterRun(Run):
         super()._note_restart(name, reason, after)
         host = self.host_of[AGGREGATOR]
         if not self._shared(host):
-            self.links.note(host, log_dir=self._there(), process=name, reason=reason, after_round=after)
+            order = {"log_dir": self._there(), "process": name, "reason": reason, "after_round": after}
+            with contextlib.suppress(UserError):  # a host that is gone: the job will say it
+                hosts.ask(self.way, host, do="note", **order)
 
     def _called(self, name: str) -> str:
         return f"{name} on {self.host_of[name]}" if name in self.host_of else name

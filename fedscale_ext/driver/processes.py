@@ -18,7 +18,7 @@ import psutil
 _SAME_PROCESS_S = 2.0  # create times of one process differ by this much at most, if the clock was set
 _TAIL_LINES = 15
 _LAST_LINES_S = 2.0  # wait for the output of a process that has ended
-_TERM_S, _KILL_S = 3.0, 1.5  # together under the 5 s in which Ctrl-C stops a job
+TERM_S, _KILL_S = 3.0, 1.5  # together under the 5 s in which Ctrl-C stops a job
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,13 @@ class Processes:
                 process.stdin.write(f"{line}\n")
                 process.stdin.flush()
 
+    def hang_up(self, name: str) -> None:
+        """End a process's standard input, as the end of this process would."""
+        process = self._running.get(name)
+        if process is not None and process.stdin is not None:
+            with self._send_lock, suppress(OSError):
+                process.stdin.close()
+
     def running(self) -> list[str]:
         """Names of the processes whose Exit was not taken from the inbox yet."""
         return list(self._running)
@@ -161,7 +168,7 @@ class Processes:
         if (process := self._running.get(name)) is not None:
             signal_group(process.pid, signal.SIGTERM)
 
-    def stop(self, term_s: float = _TERM_S) -> None:
+    def stop(self, term_s: float = TERM_S) -> None:
         """End all processes: politely, after ``term_s`` or a second interrupt by force. Returns when all are gone."""
         for number, wait_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, _KILL_S)):
             for process in self._running.values():
@@ -174,7 +181,7 @@ class Processes:
 
     def _read(self, name: str, lines: IO[str]) -> None:
         for line in lines:
-            event = _parse_event(line)
+            event = parse_event(line)
             if event is not None:
                 self.inbox.put(Said(name, event))
                 continue
@@ -195,7 +202,8 @@ class Processes:
         self.inbox.put(Exit(name, code))
 
 
-def _parse_event(line: str) -> dict[str, Any] | None:
+def parse_event(line: str) -> dict[str, Any] | None:
+    """The event in a line of output; None in a line of any other kind."""
     if not line.startswith("{"):
         return None
     try:

@@ -4,6 +4,7 @@ import os
 import shlex
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, with_values
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.job_checks import refuse_changed_data
 from fedscale_ext.driver.preparation import AGGREGATOR
@@ -35,17 +36,48 @@ class Outcome:
     tail: tuple[str, ...] = ()  # last output of the process that failed
 
 
+@dataclass(frozen=True)
+class Crew:
+    """A process beside the aggregator that brings executors from elsewhere, which join the job.
+
+    Attributes:
+        name: Name of the process.
+        place: Where its executors are: what ``driver status`` shows.
+        address: Returns where the aggregator of a job listens, so that they reach it.
+        command: Returns the process's argument list for a job, its port and the file of its token.
+
+    """
+
+    name: str
+    place: str
+    address: Callable[[JobConfig], str]
+    command: Callable[[JobConfig, int, str], list[str]]
+
+    @property
+    def again(self) -> str:
+        """The command that --resume is given to, but for the configuration."""
+        return f"fedscale driver submit --{self.name} {self.place}"
+
+    def alone(self, config: JobConfig) -> JobConfig:
+        """The same job without executors of its own, its aggregator where those that join reach it."""
+        config = with_values(config, ps_ip=self.address(config))
+        return replace(config, cluster=config.cluster.model_copy(update={"worker_ips": ()}))
+
+
 def start(
     conf: str | ConfFile, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None,
-    supervise: bool, compare_data: bool = True,
+    supervise: bool, compare_data: bool = True, crew: Crew | None = None,
 ) -> int:  # fmt: skip
     """Run the job of a configuration to its end and return the exit code; UserError for bad input.
 
     ``resume`` continues its last run from the last checkpoint, ``resume_from`` from that of a round; with
     ``supervise`` processes that end are started again. ``compare_data`` is false where a sweep has compared the data of
-    the job with those of the run to resume.
+    the job with those of the run to resume. A ``crew`` stands for the executors on this machine.
     """
-    config = preparation.hide_key(load_config(conf, overrides))
+    config = asked = preparation.hide_key(load_config(conf, overrides))
+    if crew is not None:
+        crew.command(asked, 0, "")  # bad input is told before anything begins
+        config = crew.alone(asked)
     name = config.fedscale.job_name
     plain, shell = preparation.check_start(config)
     with jobs.claim(name):
@@ -62,12 +94,15 @@ def start(
                 return 0
         if last:
             jobs.kill_children(last)
-        keys = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": preparation.port(config)}
+        port = preparation.port(config)
+        keys: dict[str, Any] = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": port}
         keys |= resume_keys(resume, resume_from)
         token = jobs.folder(name) / "token"
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
         ranks = preparation.commands(config, **keys)
+        if crew is not None:
+            ranks[crew.name] = crew.command(asked, port, str(keys.get("token_file", config.job.token_file)))
         job = jobs.Job(name, config.origin(), log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         try:
             preparation.make_log_dir(job)
@@ -77,6 +112,8 @@ def start(
                 display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
             with jobs.open_log(name, "a" if again else "w") as log:
                 run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
+                if crew is not None:
+                    job.cluster, run_of_job.again = {crew.name: crew.place}, crew.again
                 code = run_of_job.run(plain, ranks)
             jobs.settle(job, last, code)
             return code
@@ -242,7 +279,8 @@ class Run:
         if kind == "error":
             self._hear_error(message)
         elif message.name != AGGREGATOR:
-            return
+            if kind == "notice":  # of a crew, or of executors
+                self.display.event(message.event)
         elif kind == "trained":
             self.trained = True
         elif kind == "summary":

@@ -46,6 +46,7 @@ class Way:
         prepared: Checks the configuration of each before the first one starts; UserError if it cannot.
         here: Whether this machine has the jobs' data and files, and their checkpoints.
         stop_s: Seconds that the command needs at most to stop its job.
+        options: More options of the command.
 
     """
 
@@ -53,6 +54,7 @@ class Way:
     prepared: Callable[[JobConfig], JobConfig] = sweep_plan.prepared_here
     here: bool = True
     stop_s: float = _STOP_S
+    options: tuple[str, ...] = ()
 
 
 def start(
@@ -189,9 +191,20 @@ class _Run:
         overrides = sweep_plan.overrides_of(point, self.sweep.overrides, any_port=self.way.here or self._slots > 1)
         settings = _run_settings(Path(self.sweep.runs[point.name]), self.way.here)
         words = [f"--set={override}" for override in (*overrides, *settings)]
-        options = [*(["--resume"] if again else []), *(["--supervise"] if self.supervise else [])]
+        options = ["--resume"] if again else []
+        options += [*(["--supervise"] if self.supervise else []), *self.way.options]
         conf = str(sweeps.conf_path(self.sweep.name))
-        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", self.way.command, conf, *words, *options]
+        command = [
+            sys.executable,
+            "-m",
+            "fedscale_ext.cli",
+            "driver",
+            self.way.command,
+            conf,
+            *words,
+            *self.way.options,
+            *options,
+        ]
         environment = preparation.environment()
         for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
             del environment[name]

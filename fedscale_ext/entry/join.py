@@ -28,6 +28,7 @@ class Place:
         token_file: File of the job's token; None for a job without one.
         data_dir: Folder of the data here; None if it is that of the job's configuration.
         gpu: Number of the GPU to train on; None for the first one, if the job uses GPUs.
+        number: The executor's number to ask for; None for any.
         certificates: The keys ``tls_ca``, ``tls_executor_cert`` and ``tls_executor_key``, if the job uses TLS.
 
     """
@@ -38,6 +39,7 @@ class Place:
     token_file: str | None = None
     data_dir: str | None = None
     gpu: int | None = None
+    number: int | None = None
     certificates: Mapping[str, str] = field(default_factory=dict)
 
     def keys(self) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def join(place: Place, wait_s: float, say: Callable[[str], None]) -> None:
         KeyboardInterrupt: After an interrupt or SIGTERM. The aggregator knows then, and others have the work.
 
     """
-    offer = request_offer(make_config({}, {**place.keys(), "this_rank": JOINING}), wait_s)
+    offer = request_offer(make_config({}, {**place.keys(), "this_rank": JOINING}), wait_s, place.number)
     offer.check_versions()
     config = configuration(offer, place, wait_s)
     method: Any = method_class(config.job.method)

@@ -31,7 +31,7 @@ from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
 from fedscale_ext.transport.executor_link import ALIVE, LEAVE
-from fedscale_ext.transport.joining import JOIN, write_offer
+from fedscale_ext.transport.joining import JOIN, wanted_number, write_offer
 from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import ExecutorInfo, read_registration
@@ -111,6 +111,7 @@ class Coordinator(NoPickle, Aggregator):
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
         self._last_number = 0  # of an executor that joined
+        self._wanted: set[int] = set()  # numbers that executors which joined had asked for
         self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
@@ -208,7 +209,7 @@ class Coordinator(NoPickle, Aggregator):
         Under the number 0, an executor that has none asks to join.
         """
         if request.executor_id == str(JOINING) and not request.executor_info:
-            return self._offer()
+            return self._offer(wanted_number(request.client_id))
         try:
             info = read_registration(request.executor_info)
         except wire.WireError as error:
@@ -237,7 +238,7 @@ class Coordinator(NoPickle, Aggregator):
         self.attendance.come(worker.executor, info, joined=int(worker.executor) > len(self.executors))
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
 
-    def _offer(self) -> Any:
+    def _offer(self, wanted: int | None) -> Any:
         """Offer a number and the job's settings to a process that joins, once the job's own executors are here."""
         with self._changed:
             self._changed.wait_for(self._takes_more, _PING_WAIT_S)
@@ -245,10 +246,15 @@ class Coordinator(NoPickle, Aggregator):
                 return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
             if not self._takes_more():
                 return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
-            number = max(self._last_number, len(self.executors)) + 1
-            while str(number) in self.infos:  # it joined before the aggregator was started again
-                number += 1
-            self._last_number = number
+            free = wanted is not None and str(wanted) not in self.infos and wanted > self._last_number
+            if wanted is not None and (free or wanted in self._wanted):
+                number = wanted  # whoever had it asked for it, too, and is replaced
+                self._wanted.add(number)
+            else:
+                number = max(self._last_number, len(self.executors)) + 1
+                while str(number) in self.infos or number in self._wanted:  # e.g. of an earlier start of the aggregator
+                    number += 1
+                self._last_number = number
         data = self._agreed.digest if self._agreed is not None else None
         offer = write_offer(number, self.config.fedscale.job_name, shared_argv(self.config), self.code, data)
         return job_api_pb2.ServerResponse(event=JOIN, data=offer)

@@ -1,10 +1,13 @@
 """The aggregator's address, message limits, token and TLS certificates, as the configuration has them."""
 
+import contextlib
 import ipaddress
+import socket
 import ssl
 from pathlib import Path
 
 import grpc
+import psutil
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
@@ -24,6 +27,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def host_address() -> str:
+    """An IPv4 address of this machine that others reach, where it has one."""
+    addresses = [a.address for every in psutil.net_if_addrs().values() for a in every if a.family == socket.AF_INET]
+    with contextlib.suppress(OSError):
+        addresses.insert(0, socket.gethostbyname(socket.gethostname()))
+    return next((address for address in addresses if not is_loopback(address)), "127.0.0.1")
 
 
 def check_reach(config: JobConfig) -> None:

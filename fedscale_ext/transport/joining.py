@@ -4,6 +4,7 @@ The request is FedScale's registration under the number 0. The offer holds the j
 newcomer must have in common with the job: versions, code and data. Nothing of it is executed.
 """
 
+import re
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -123,13 +124,20 @@ def read_offer(message: bytes) -> Offer:
         raise wire.WireError(f"{key}: {requirement}") from None
 
 
-def request_offer(config: JobConfig, wait_s: float) -> Offer:
+def wanted_number(request: str) -> int | None:
+    """The number that a process asks for in its ``client_id``; None if any will do."""
+    match = re.fullmatch(rf"{JOIN} ([1-9][0-9]{{0,8}})", request)
+    return int(match[1]) if match else None
+
+
+def request_offer(config: JobConfig, wait_s: float, number: int | None = None) -> Offer:
     """Ask the aggregator at ``ps_ip`` and ``ps_port`` to let this process join, and return its offer.
 
     Args:
         config: Names the aggregator, the token and the certificates; its other settings are not used.
         wait_s: Longest wait in seconds for an aggregator that does not answer. One that answers, but whose job still
             waits for its own executors, is waited for as long as it does.
+        number: The number that this process asks for: that of an executor which it replaces.
 
     Raises:
         UserError: If no aggregator answers, it refuses this process, its job is over, or its answer is no offer.
@@ -139,7 +147,7 @@ def request_offer(config: JobConfig, wait_s: float) -> Offer:
     connection = Connection(config, endpoint.joining_signer(config))
     connection.connect_to_server()
     try:
-        while (reply := _ask(connection, where, wait_s)).event == commons.DUMMY_EVENT:
+        while (reply := _ask(connection, where, wait_s, number)).event == commons.DUMMY_EVENT:
             pass  # the job waits for its own executors
     except ConnectionError as error:
         raise UserError(_refused(config, where, str(error))) from None
@@ -153,8 +161,9 @@ def request_offer(config: JobConfig, wait_s: float) -> Offer:
         raise UserError(f"{where} answers as no aggregator of this version does: {one_line(str(error), 200)}") from None
 
 
-def _ask(connection: Connection, where: str, wait_s: float) -> Any:
-    request = job_api_pb2.RegisterRequest(client_id=JOIN, executor_id=str(JOINING))
+def _ask(connection: Connection, where: str, wait_s: float, number: int | None) -> Any:
+    wish = JOIN if number is None else f"{JOIN} {number}"
+    request = job_api_pb2.RegisterRequest(client_id=wish, executor_id=str(JOINING))
     deadline = time.monotonic() + wait_s
     while True:
         left = max(0.1, deadline - time.monotonic())

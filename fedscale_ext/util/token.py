@@ -26,6 +26,19 @@ def write_token(path: Path, digits: str) -> Path:
     return path
 
 
+def token_in_memory(token: bytes) -> str:
+    """Put a token into a file in memory, which the processes that this one starts or becomes may read.
+
+    Returns:
+        Its path there. It is gone with the last of these processes.
+
+    """
+    file = os.memfd_create("token", 0)  # without MFD_CLOEXEC: it is inherited
+    os.fchmod(file, 0o600)
+    os.write(file, f"{token.hex()}\n".encode())
+    return f"/proc/self/fd/{file}"
+
+
 def read_token(path: str | Path) -> bytes:
     """Read the token of a file; UserError where the file is missing, open to others, or holds something else."""
     path = Path(path).expanduser()

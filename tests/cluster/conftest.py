@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +97,12 @@ class Cluster:
         return (self.home / "state/jobs/tiny/output.log").read_text()
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that runs on a host of this cluster, by its home."""
+        """Everything that runs on a host of this cluster, by its home or its folder of jobs."""
         processes = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("HOME", "").startswith(str(self.hosts)) and process.status() != "zombie":
+                folders = [process.environ().get(key, "") for key in ("HOME", "FEDSCALE_EXT_STATE")]
+                if any(path.startswith(str(self.hosts)) for path in folders) and process.status() != "zombie":
                     processes.append(process)
             except psutil.Error:
                 pass
@@ -118,14 +119,28 @@ class Cluster:
 
     def kill_rank(self, rank: int) -> None:
         """Kill the job's aggregator (0) or an executor, wherever it runs; its host goes on."""
-        agents = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                words = process.cmdline()
-                if f"--this_rank={rank}" in words and any(str(self.folder) in word for word in words):
-                    agents.append(process)
-        (process,) = agents
-        process.kill()
+        self._process(rank).kill()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While the block runs, the aggregator does nothing, so that the job cannot end before what happens to it."""
+        aggregator = self._process(0)
+        aggregator.suspend()
+        try:
+            yield
+        finally:
+            aggregator.resume()
+
+    def _process(self, rank: int) -> psutil.Process:
+        (process,) = [process for process in self.processes() if self._rank(process.cmdline()) == rank]
+        return process
+
+    @staticmethod
+    def _rank(words: list[str]) -> int | None:
+        """The number of a process of the job, by its command line; not the shell's that started it."""
+        if "--this_rank=0" in words:
+            return 0
+        return int(words[words.index("--number") + 1]) if "--number" in words else None
 
     def told(self, command: str, code: int | None, *said: str) -> None:
         """For people: a command, what it said, and its exit code; nothing by default."""
@@ -156,15 +171,15 @@ def stopped_and_resumed(cluster: Cluster) -> None:
     conf = cluster.conf(rounds=100000)
     process = cluster.fedscale("driver", "submit", conf)
     wait_for(lambda: (cluster.record().get("round") or {}).get("round", 0) >= 3 or process.poll() is not None)
-    assert cluster.fedscale("driver", "stop", "tiny").communicate(timeout=90)[0] == "job tiny is stopped\n"
-    assert process.wait(20) == 130
+    assert cluster.fedscale("driver", "stop", "tiny").communicate(timeout=400)[0] == "job tiny is stopped\n"
+    assert process.wait(60) == 130
     assert "--resume continues it from its last checkpoint" in (process.communicate()[1] or "")
     before = cluster.record()
     rounds = before["round"]["round"] + 4
     # a job goes on where it is, whatever log_path says by now
     words = ("--resume", "--set", f"rounds={rounds}", "--set", "log_path=elsewhere")
     process = cluster.fedscale("driver", "submit", conf, *words)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=400)
     cluster.told(f"driver submit conf.yml {' '.join(words)}", process.returncode, out, err)
     assert process.returncode == 0, err
     after = cluster.record()
@@ -184,7 +199,7 @@ def supervised(cluster: Cluster) -> None:
     for rank, least in ((3, 2), (0, 6)):
         wait_for(lambda: (cluster.record().get("round") or {}).get("round", 0) >= least or process.poll() is not None)  # noqa: B023
         cluster.kill_rank(rank)
-    out, err = process.communicate(timeout=500)
+    out, err = process.communicate(timeout=400)
     cluster.told("driver submit conf.yml --supervise", process.returncode, out, err)
     assert process.returncode == 0, err
     for name, host in (("executor 3", cluster.addresses[2]), ("aggregator", cluster.addresses[0])):

@@ -17,7 +17,7 @@ FAULTS = {
     "changed key": (255, "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed."),
     "no access": (255, "user@{host}: Permission denied (publickey)."),
     "refused": (255, "ssh: connect to host {host} port 22: Connection refused"),
-    "no package": (1, "/usr/bin/python3: Error while finding module specification for 'fedscale_ext.cluster.agent' "
+    "no package": (1, "/usr/bin/python3: Error while finding module specification for 'fedscale_ext.cluster.remote' "
                       "(ModuleNotFoundError: No module named 'fedscale_ext')"),
     "no python": (127, "bash: line 1: /opt/python: No such file or directory"),
 }  # fmt: skip
@@ -44,4 +44,4 @@ process = subprocess.Popen(["/bin/sh", "-c", " ".join(remote)], cwd=home, env=en
 (home / "session").write_text(str(process.pid))
 code = process.wait()
 print(f"Connection to {host} closed by remote host.", file=sys.stderr)
-sys.exit(255 if code < 0 or code > 128 else code)
+sys.exit(255 if code < 0 else code)

@@ -1,7 +1,6 @@
 """The command line that reaches a host, and what its failures mean."""
 
 import itertools
-import shlex
 import subprocess
 import sys
 
@@ -25,20 +24,32 @@ def test_ssh_asks_nothing_and_takes_no_host_on_trust(tmp_path):
     assert argv[0] == "ssh"
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "ForwardAgent=no", "IdentitiesOnly=yes"} <= options
     assert argv[argv.index("-i") + 1] == str(key) and argv[argv.index("-l") + 1] == "fed"
-    assert argv[-3:] == ["--", "10.0.0.2", "/opt/env/bin/python -m fedscale_ext.cluster.agent"]
+    assert argv[-3:-1] == ["--", "10.0.0.2"]
+    assert argv[-1] == """sh -c '"$@"; exit $?' sh /opt/env/bin/python -m fedscale_ext.cluster.remote"""
 
 
-def test_the_remote_shell_sees_the_words_as_they_are():
+def test_the_remote_shell_sees_the_words_as_they_are(tmp_path):
     words = ["/tmp/it's $HOME; touch /tmp/x", "`id`", "a\nb", "ü*"]
-    done = subprocess.run(["/bin/sh", "-c", "printf '%s\\0' " + Access("python").command("h", "m", *words)[-1]],
-                          capture_output=True, text=True)  # fmt: skip
-    assert done.stdout.split("\0")[:-1] == ["python", "-m", "m", *words]
-    assert shlex.split(Access("my python/bin").command("h")[-1])[0] == "my python/bin"
+    program = tmp_path / "it's python"
+    program.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n")
+    program.chmod(0o755)
+    remote = Access(str(program)).command("h", "m", *words)[-1]
+    done = subprocess.run(["/bin/sh", "-c", remote], capture_output=True, text=True)
+    assert done.stdout.split("\0")[:-1] == ["-m", "m", *words]
+
+
+def test_the_remote_shell_tells_which_signal_ended_the_command(tmp_path):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
+    assert (
+        subprocess.run(["/bin/sh", "-c", Access(str(program)).command("h")[-1]], capture_output=True).returncode == 137
+    )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_this_machine_needs_no_ssh(host):
-    assert Access("elsewhere").command(host) == [sys.executable, "-m", access.AGENT]
+    assert Access("elsewhere").command(host) == [sys.executable, "-m", access.REMOTE]
 
 
 def test_places_name_each_process_and_its_host():

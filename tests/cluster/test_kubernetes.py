@@ -4,11 +4,13 @@ import shlex
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from cluster.conftest import ROOT
+from fedscale_ext.cli.app import app
 from fedscale_ext.cluster.kubernetes import render
 from fedscale_ext.config.job_config import from_argv, make_config
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver.preparation import AGGREGATOR
 
 validate = pytest.importorskip("kubernetes_validate")
 
@@ -28,7 +30,7 @@ def documents(**flat):
 
 def test_they_are_valid_by_kubernetes_own_schemas():
     manifests = documents(data_dir="$DATA/a", use_cuda=True)
-    assert [document["kind"] for document in manifests] == ["Service", "Job", "Job", "Job", "Job"]
+    assert [document["kind"] for document in manifests] == ["Service", "Job", "Job"]
     for document in manifests:
         for version in ("1.29", validate.latest_version()):
             validate.validate(document, version, strict=True)
@@ -39,26 +41,51 @@ def test_they_are_valid_by_kubernetes_own_schemas():
 
 
 def test_each_process_gets_its_arguments():
-    service, aggregator, *executors = documents(data_dir="$DATA/a", use_cuda=True, rounds=7)
-    for rank, job in enumerate([aggregator, *executors]):
+    service, aggregator, executors = documents(data_dir="$DATA/a", use_cuda=True, rounds=7)
+    port = service["spec"]["ports"][0]["port"]
+    for job in (aggregator, executors):
         spec = job["spec"]["template"]["spec"]
-        (container,) = spec["containers"]
-        seen = [word.replace("$(POD_IP)", "10.1.2.3").replace("$$", "$") for word in container["args"]]
-        assert "--data_dir=$DATA/a" in seen
-        read = from_argv([word for word in seen if not word.startswith("--data_dir")])
-        assert read.fedscale.this_rank == rank and read.fedscale.num_executors == 3 and read.fedscale.rounds == 7
-        assert read.fedscale.ps_ip == (
-            "10.1.2.3" if rank == 0 else service["metadata"]["name"] == "my-job" and "my-job"
-        )
-        assert read.job.token_file == "/run/fedscale/token/token"
-        assert read.fedscale.ps_port == str(service["spec"]["ports"][0]["port"])
-        if rank:
-            assert container["resources"]["limits"] == {"nvidia.com/gpu": 1} and read.fedscale.cuda_device == "cuda:0"
         labels = job["spec"]["template"]["metadata"]["labels"]
-        assert (service["spec"]["selector"].items() <= labels.items()) == (rank == 0)
+        assert (service["spec"]["selector"].items() <= labels.items()) == (job is aggregator)
         secret = spec["volumes"][1]["secret"]
         assert secret == {"secretName": "my-job", "defaultMode": 0o400}
-    assert aggregator["metadata"]["labels"]["fedscale-process"] == AGGREGATOR
+    (container,) = aggregator["spec"]["template"]["spec"]["containers"]
+    seen = [word.replace("$(POD_IP)", "10.1.2.3").replace("$$", "$") for word in container["args"]]
+    assert "--data_dir=$DATA/a" in seen and "resources" not in container
+    read = from_argv([word for word in seen if not word.startswith("--data_dir")])
+    assert (read.fedscale.this_rank, read.fedscale.num_executors, read.fedscale.rounds) == (0, 0, 7)
+    assert (read.fedscale.ps_ip, read.fedscale.ps_port) == ("10.1.2.3", str(port))
+    assert read.job.token_file == "/run/fedscale/token/token"
+    assert aggregator["spec"]["backoffLimit"] == 0
+    (container,) = executors["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["python", "-m", "fedscale_ext.cli", "executor", "join"]
+    assert container["args"] == [f"my-job:{port}", "--wait", "120", "--token-file", "/run/fedscale/token/token"]
+    assert service["metadata"]["name"] == "my-job"
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 1}
+    of_job = {key: executors["spec"][key] for key in ("completionMode", "completions", "parallelism")}
+    assert of_job == {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
+
+
+def test_executors_join_as_the_command_reads_it(monkeypatch):
+    joined = []
+    monkeypatch.setattr("fedscale_ext.entry.join.join", lambda place, wait, say: joined.append(place))
+    (container,) = documents()[2]["spec"]["template"]["spec"]["containers"]
+    assert CliRunner().invoke(app, ["executor", "join", *container["args"]]).exit_code == 0
+    assert (joined[0].host, joined[0].token_file) == ("my-job", "/run/fedscale/token/token")
+
+
+def test_a_job_without_executors_is_refused():
+    with pytest.raises(UserError, match="worker_ips asks for no executors"):
+        render(make_config({"ps_ip": "10.0.0.1", "worker_ips": []}, {"job_name": "j"}), "image", "data")
+
+
+def test_the_dockerfile_takes_what_is_there():
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    taken = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert "fedscale_ext" in taken and all((ROOT / name).exists() for name in taken)
+    let_in = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert sorted(let_in) == sorted(taken)
+    assert lines[[line.startswith("ARG BASE=") for line in lines].index(True) + 1] == "FROM ${BASE}"
 
 
 def test_no_token_is_printed_and_the_first_lines_say_how_to_make_one():

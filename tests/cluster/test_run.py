@@ -1,16 +1,22 @@
-"""A cluster's run with links that only pretend: what happens while processes start, and what is told of hosts."""
+"""A cluster's run with processes that only pretend: what happens while they start, and what is told of hosts."""
 
+import os
+import sys
 from collections import deque
 from queue import SimpleQueue
 
 import pytest
 from rich.console import Console
 
+from fedscale_ext.cluster import hosts
 from fedscale_ext.cluster.access import Access
-from fedscale_ext.cluster.links import LOST, Links
+from fedscale_ext.cluster.check import Report
+from fedscale_ext.cluster.hosts import LOST, Hosts
+from fedscale_ext.cluster.remote import facts
 from fedscale_ext.cluster.submit import ClusterRun
 from fedscale_ext.config.job_config import make_config
-from fedscale_ext.driver import jobs, preparation
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
 from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Exit, Proc, Said
 from fedscale_ext.driver.progress import Display
@@ -20,19 +26,20 @@ PLACES = {AGGREGATOR: "a", "executor 1": "b", "executor 2": "c"}
 
 
 class Pretended:
-    """Links whose messages are written down beforehand."""
+    """Processes on hosts whose messages are written down beforehand."""
 
     def __init__(self, *messages: object) -> None:
         self.inbox: SimpleQueue = SimpleQueue()
         self.tails = {name: deque(["last words"]) for name in PLACES}
-        self.hosts, self.messages, self.started = dict(PLACES), deque(messages), []
-        self.stopped, self.notes = False, []
+        self.hosts, self.messages, self.started, self.orders = dict(PLACES), deque(messages), [], {}
+        self.stopped, self.access = False, Access("python")
 
-    def note(self, host, **restart):
-        self.notes.append((host, restart))
+    def begin(self, name):
+        self.started.append(name)
+        return Proc(name, 0, 0.0)
 
-    def start(self, name, argv, **order):
-        self.started.append((name, order))
+    def order(self, to, /, **order):
+        self.orders[to] = order
 
     def running(self):
         return [] if self.stopped or not self.messages else list(PLACES)
@@ -52,18 +59,21 @@ def run(tmp_path, monkeypatch, capsys):
         config = make_config({"ps_ip": "a", "worker_ips": ["b:[1]", "c:[1]"]}, {"job_name": "j", "use_cuda": False})
         job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0),
                        cluster={"access": {}, "places": PLACES, "there": "/there"})  # fmt: skip
-        links = Pretended(*messages)
-        run = ClusterRun(config, job, links, Display(Console(), Console(stderr=True)), restarts)
-        monkeypatch.setattr(run, "_prepare", lambda setup: None)
-        code = run.run([], preparation.arguments(config))
-        return code, capsys.readouterr().err, links
+        processes = Pretended(*messages)
+        run = ClusterRun(config, job, processes, Display(Console(), Console(stderr=True)), restarts)
+        monkeypatch.setattr(run, "_prepare", lambda setup: run._settle({"a": Report("3", "2", "2", "c", 0, port=7000)}))
+        monkeypatch.setattr(
+            hosts, "ask", lambda access, host, **order: processes.orders.setdefault("note", (host, order))
+        )
+        code = run.run([], {})
+        return code, capsys.readouterr().err, processes
 
     return of
 
 
 def test_a_partial_start_is_none(run):
-    code, err, links = run(Said(AGGREGATOR, {"event": "waiting", "for": "executors"}), Exit("executor 2", 3))
-    assert code == 1 and links.stopped
+    code, err, processes = run(Said(AGGREGATOR, {"event": "waiting", "for": "executors"}), Exit("executor 2", 3))
+    assert code == 1 and processes.stopped
     assert "last words" in err
     assert "executor 2 on c ended with exit code 3 before the job began; all hosts were cleared" in " ".join(
         err.split()
@@ -81,61 +91,111 @@ def test_a_host_that_is_lost_later_is_told(run):
 
 def test_nothing_is_started_again_on_a_host_that_is_lost(run):
     lost = Exit("executor 2", LOST, "was lost with its host (Connection reset)")
-    _, err, links = run(Said(AGGREGATOR, {"event": "ready"}), lost, Exit(AGGREGATOR, -9), None, restarts=Restarts())
+    _, err, processes = run(Said(AGGREGATOR, {"event": "ready"}), lost, Exit(AGGREGATOR, -9), None, restarts=Restarts())
     notices = " ".join(err.split())
     assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in notices
     assert "note: aggregator on a was ended by SIGKILL after round 0; it is started again" in notices
     # the aggregator's restart calls all others; where it is written down: on its host, too
-    assert links.started[3][0] == AGGREGATOR
-    assert links.notes == [("a", {"log_dir": "/there/logs/j/now", "process": AGGREGATOR, "after_round": 0,
-                                  "reason": "aggregator on a was ended by SIGKILL"})]  # fmt: skip
+    assert processes.started[3] == AGGREGATOR
+    assert processes.orders[AGGREGATOR]["log_dir"] == "/there/logs/j/now"
+    assert processes.orders["note"] == ("a", {
+        "do": "note", "log_dir": "/there/logs/j/now", "process": AGGREGATOR, "after_round": 0,
+        "reason": "aggregator on a was ended by SIGKILL"})  # fmt: skip
 
 
 def test_bad_input_is_told_with_its_host(run):
     error = {"event": "error", "message": "use_cuda is True but torch finds no GPU", "exit_code": 2}
-    code, err, _ = run(Said("executor 1", error), Exit("executor 1", 2))
-    assert (code, " ".join(err.split())) == (2, "fedscale: b: use_cuda is True but torch finds no GPU")
+    code, err, _ = run(Said(AGGREGATOR, error), Exit(AGGREGATOR, 2))
+    assert (code, " ".join(err.split())) == (2, "fedscale: a: use_cuda is True but torch finds no GPU")
 
 
-def test_every_process_is_started_on_its_host_by_its_entry(run):
-    _, _, links = run(Exit(AGGREGATOR, 1))
-    assert [name for name, _ in links.started] == list(PLACES)
-    entries = ["entry/aggregator.py" if name == AGGREGATOR else "entry/executor.py" for name, _ in links.started]
-    assert [order["entry"] for _, order in links.started] == entries
-    assert all(order["log_dir"] is None for _, order in links.started)
+def test_an_executor_that_cannot_join_says_why_with_its_host(run):
+    code, err, processes = run(Exit("executor 1", 2))
+    assert (code, " ".join(err.split())) == (2, "fedscale: b: last words")
+    assert processes.stopped
 
 
-class _Agents:
-    """What links hear of their agents."""
-
-    def __init__(self, *messages):
-        self.messages, self.tails, self.written = deque(messages), {"b": deque(["Connection reset"])}, []
-
-    def next(self, deadline):
-        return self.messages.popleft()
-
-    def running(self):
-        return ["b"]
-
-    def send(self, host, line):
-        pass
-
-    def write(self, name, line):
-        self.written.append((name, line))
+def test_every_process_is_started_on_its_host_and_executors_join(run):
+    _, _, processes = run(Exit(AGGREGATOR, 1))
+    assert processes.started == list(PLACES)
+    aggregator, *executors = (processes.orders[name] for name in PLACES)
+    assert aggregator["entry"] == ["fedscale_ext", "entry/aggregator.py"] and aggregator["log_dir"] is None
+    assert aggregator["host"] == "a" and "--num_executors=0" in aggregator["argv"]
+    assert {"--ps_port=7000", "--log_path=/there", "--this_rank=0"} <= set(aggregator["argv"])
+    for number, (host, order) in enumerate(zip("bc", executors, strict=True), start=1):
+        assert order["host"] == host and "entry" not in order
+        assert order["argv"] == ["a:7000", "--wait", "120", "--number", str(number)]
 
 
-def test_a_hosts_words_are_those_of_its_own_processes_alone(tmp_path):
+@pytest.fixture
+def processes(tmp_path):
     with (tmp_path / "log").open("w") as log:
-        links = Links(log, Access("python"), dict(PLACES))
-    event = {"event": "round", "round": 1}
-    links._agents = _Agents(
-        Said("b", {"event": "said", "of": AGGREGATOR, "said": event}),  # not b's
-        Said("b", {"event": "line", "of": "executor 1", "text": "hello"}),
-        Said("b", {"event": "said", "of": "executor 1", "said": event}),
-        Exit("b", 255),
-    )
-    links.start("executor 1", [])
-    assert links.next(None) == Said("executor 1", event)
-    assert links._agents.written == [("b executor 1", "hello")]
-    assert links.next(None) == Exit("executor 1", LOST, "was lost with its host (Connection reset)")
-    assert links.running() == []
+        made = Hosts(log, Access("python"), dict(PLACES))
+        yield made
+        made.stop()
+
+
+def test_a_connection_that_breaks_is_a_host_that_is_lost(processes):
+    processes._running["executor 1"] = processes._running["executor 2"] = None
+    processes.tails = {"executor 1": deque(["Connection reset"]), "executor 2": deque()}
+    for message in (Exit("executor 1", 255), Exit("executor 2", 137)):
+        processes.inbox.put(message)
+    assert processes.next(None) == Exit("executor 1", LOST, "was lost with its host (Connection reset)")
+    assert processes.next(None) == Exit("executor 2", -9)  # its host is there
+
+
+def test_a_stop_waits_until_the_processes_on_their_hosts_have_ended(processes):
+    read = [sys.executable, "-c", "import sys; sys.stdin.read(); print('ended', flush=True); sys.exit(1)"]
+    process = processes.start("executor 1", read, dict(os.environ))
+    assert process.running()
+    processes.stop()
+    assert list(processes.tails["executor 1"]) == ["ended"] and not process.running()
+
+
+def test_each_line_of_output_comes_after_its_host(processes, tmp_path):
+    processes.write("executor 1", "hello")
+    assert (tmp_path / "log").read_text() == "b executor 1 | hello\n"
+
+
+def test_of_many_hosts_a_few_are_greeted_at_a_time(processes, monkeypatch):
+    names = {f"check ({number})": str(number) for number in range(20)}
+    waiting = []
+
+    def begin(name):
+        waiting.append(name)
+        assert len(waiting) <= 8
+        processes._running[name] = None
+        processes.inbox.put(Said(name, {"event": "hello", **facts()}))
+
+    monkeypatch.setattr(processes, "begin", begin)
+    answers = processes.answers
+
+    def heard(group, *words):
+        waiting.clear()
+        return answers(group, *words)
+
+    monkeypatch.setattr(processes, "answers", heard)
+    assert len(processes.greet(names)) == 20
+    processes._running.clear()
+
+
+@pytest.mark.parametrize(
+    ("messages", "sentence"),
+    [
+        ([Said("executor 1", {"event": "error", "message": "no"}), Exit("executor 1", 2)], "b: no"),
+        ([Said("executor 1", {"event": "error", "message": "setup command make ended with exit code 3"}),
+          Exit("executor 1", 2)], "b: setup command make ended with exit code 3: last words"),
+        ([Exit("executor 1", 1)], "b: its check ended with exit code 1: last words"),
+        ([Exit("executor 1", 0)], "b: its check ended with exit code 0: last words"),
+        ([], "b is late"),
+    ],
+)  # fmt: skip
+def test_a_host_that_does_not_answer_is_named(processes, messages, sentence):
+    processes._running["executor 1"] = None
+    processes.tails = {"executor 1": deque(["last words"])}
+    for message in messages:
+        processes.inbox.put(message)
+    with pytest.raises(UserError) as error:
+        processes.answers(["executor 1"], "checked", 0.0, "is late", ended=True)
+    assert str(error.value) == sentence
+    processes._running.clear()

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from cluster.conftest import wait_for
+from fedscale_ext.cli.driver_commands import app
 from fedscale_ext.cluster import slurm
 from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs
+from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.progress import Display
 
 pytest.importorskip("submitit")
@@ -64,7 +66,6 @@ def said(job: jobs.Job) -> str:
     return "".join(path.read_text() for path in Path(job.cluster["folder"]).glob("*_log.*"))
 
 
-@pytest.mark.slow
 def test_a_job_runs_on_submitits_local_executor(here, job_file):
     assert queue(job_file, f"log_path={here}/out", executor="local") == 0
     job = jobs.find("tiny")
@@ -73,6 +74,60 @@ def test_a_job_runs_on_submitits_local_executor(here, job_file):
     assert slurm.state(job) == "finished", said(job)
     summary = json.loads((job.log_dir / "summary.json").read_text())
     assert summary["rounds"] == 2
+
+
+def queue_sweep(job_file: Path, *overrides: str, executor: str = "slurm", **more) -> int:
+    display = Display(Console(), Console(stderr=True))
+    keys = {"seeds": "1-2", "grid": ["batch_size=5,9"], "at_once": 3, "resume": False, "hours": 2.0,
+            "options": ["partition=gpu"], **more}  # fmt: skip
+    return slurm.submit_sweep(str(job_file), list(overrides), display, executor=executor, **keys)
+
+
+def test_a_sweep_is_one_array_of_which_some_run_at_once(here, job_file, monkeypatch, capsys):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    assert queue_sweep(job_file, 'worker_ips=["a:[2]", "b:[2]"]', f"log_path={here}/out") == 0
+    assert "sweep tiny-sweep: 4 jobs queued as one array" in capsys.readouterr().err
+    sweep = sweeps.read("tiny-sweep")
+    assert sweep is not None and len(sweep.points) == 4
+    records = [jobs.find(point.name) for point in sweep.points]
+    assert [job.cluster["slurm"] for job in records] == [f"12_{index}" for index in range(4)]
+    (script,) = (here / "out/logs/tiny-sweep/slurm").glob("*_submission.sh")
+    lines = set(script.read_text().splitlines())
+    assert {"#SBATCH --array=0-3%3", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=2", "#SBATCH --partition=gpu",
+            "#SBATCH --job-name=tiny-sweep"} <= lines  # fmt: skip
+    for job, point in zip(records, sweep.points, strict=True):
+        assert sweep.run_of(job.name) == job.log_dir
+        plan = json.loads((job.log_dir / "slurm/plan.json").read_text())
+        assert f"--seed={point.seed}" in plan["words"]["aggregator"] and plan["port"] == 0
+        assert f"--job_name={job.name}" in plan["words"]["executor 4"]
+        assert (job.log_dir / "slurm/token").read_text().strip() not in script.read_text()
+    runner = CliRunner()
+    assert runner.invoke(app, ["stop", "tiny-sweep"]).output == (
+        "the jobs of sweep tiny-sweep are taken out of Slurm's queue\n"
+    )
+    calls = (here / "bin/calls").read_text()
+    assert all(f"scancel 12_{index}" in calls for index in range(4))
+
+
+def test_the_jobs_of_an_array_ask_for_the_same_nodes(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    with pytest.raises(UserError, match="worker_ips and use_cuda must be the same for all"):
+        queue_sweep(job_file, grid=["use_cuda=true,false"])
+
+
+def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file):
+    words = (f"log_path={here}/out", 'worker_ips=["localhost:[1]"]')
+    assert queue_sweep(job_file, *words, seeds="1", at_once=None, executor="local") == 0
+    sweep = sweeps.read("tiny-sweep")
+    records = [jobs.find(point.name) for point in sweep.points]
+    # what submitit writes at a task's end
+    results = [Path(job.cluster["folder"], f"{job.cluster['slurm']}_0_result.pkl") for job in records]
+    wait_for(lambda: all(path.exists() for path in results))
+    for job in records:
+        assert slurm.state(job) == "finished", said(job)
+        assert json.loads((job.log_dir / "summary.json").read_text())["rounds"] == 2
 
 
 @pytest.mark.parametrize(

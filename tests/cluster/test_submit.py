@@ -9,21 +9,21 @@ import fedscale_ext
 from cluster.conftest import HOSTS, Cluster, stopped_and_resumed, supervised, wait_for
 
 
-@pytest.mark.slow  # half a minute
 def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Cluster) -> None:
     conf = cluster.conf(rounds=30)
     process = cluster.fedscale("driver", "submit", conf)
     wait_for(lambda: cluster.record().get("round") or process.poll() is not None)
-    running = cluster.fedscale("driver", "status", "tiny").communicate(timeout=60)[0]
-    cluster.kill(HOSTS[2])
-    out, err = process.communicate(timeout=200)
+    with cluster.held():
+        running = cluster.fedscale("driver", "status", "tiny").communicate(timeout=400)[0]
+        cluster.kill(HOSTS[2])
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
     assert f"note: executor 3 on {HOSTS[2]} was lost with its host (" in err
     assert "; the job goes on without it" in err
-    for host, names in zip(HOSTS, ["aggregator", "executor 2", "executor 3"], strict=True):
-        assert f"{host}      agent " in running and names in running
+    for host, first in zip(HOSTS, ["aggregator", "executor 2", "executor 3"], strict=True):
+        assert f"{host}      {first} " in running
     assert f"{HOSTS[0]} aggregator | " in cluster.output()
-    wait_for(lambda: not cluster.processes(), 60)
+    wait_for(lambda: not cluster.processes())
     # no secret in what other users of a machine see, and no word of the YAML outside its quotes
     calls = (cluster.hosts / "calls").read_text()
     assert "token" not in calls and "log_path" not in calls
@@ -37,29 +37,25 @@ def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Clu
     assert summary["loss"] == alone["loss"]
 
 
-@pytest.mark.slow
 def test_stop_leaves_nothing_on_any_host(cluster: Cluster) -> None:
     process = cluster.fedscale("driver", "submit", cluster.conf(rounds=10000))
     wait_for(lambda: cluster.record().get("round") or process.poll() is not None)
-    out, err = cluster.fedscale("driver", "stop", "tiny").communicate(timeout=60)
+    out, err = cluster.fedscale("driver", "stop", "tiny").communicate(timeout=400)
     assert (out, err) == ("job tiny is stopped\n", "")
-    assert process.wait(10) == 130
-    wait_for(lambda: not cluster.processes(), 60)
+    assert process.wait(60) == 130
+    wait_for(lambda: not cluster.processes())
     assert not list(cluster.hosts.rglob("token"))
     assert cluster.record()["status"] == "stopped"
 
 
-@pytest.mark.slow
 def test_a_job_that_was_stopped_goes_on(cluster: Cluster) -> None:
     stopped_and_resumed(cluster)
 
 
-@pytest.mark.slow
 def test_what_dies_is_started_again_on_its_host(cluster: Cluster) -> None:
     supervised(cluster)
 
 
-@pytest.mark.slow  # a minute
 def test_a_sweep_runs_its_jobs_there_in_turn_and_goes_on_after_a_stop(cluster: Cluster) -> None:
     conf = cluster.conf(worker_ips=[f"{HOSTS[0]}:[1]"], rounds=30)
     words = ("driver", "submit", conf, "--seeds", "1-2")
@@ -67,12 +63,12 @@ def test_a_sweep_runs_its_jobs_there_in_turn_and_goes_on_after_a_stop(cluster: C
     record = cluster.home / "state/jobs/tiny-s2/job.json"
     wait_for(lambda: (record.exists() and json.loads(record.read_text())["round"]) or process.poll() is not None)
     process.terminate()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 130, err
     assert out.startswith("sweep tiny-sweep: 2 jobs, 1 at once\n")
-    wait_for(lambda: not cluster.processes(), 60)
+    wait_for(lambda: not cluster.processes())
     process = cluster.fedscale(*words, "--resume")
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 0, (out, err)
     assert out.startswith("sweep tiny-sweep: 2 jobs, 1 at once, 1 done before\n")
     runs = json.loads((cluster.home / "state/sweeps/tiny-sweep.json").read_text())["runs"]
@@ -86,9 +82,9 @@ def test_a_sweep_runs_its_jobs_there_in_turn_and_goes_on_after_a_stop(cluster: C
 
 def test_a_driver_that_is_killed_leaves_nothing_either(cluster: Cluster) -> None:
     process = cluster.fedscale("driver", "submit", cluster.conf())
-    wait_for(lambda: len(list(cluster.hosts.rglob("token"))) == 3 or process.poll() is not None)
+    wait_for(lambda: len(list(cluster.hosts.rglob("hosts/*/*.json"))) == 4 or process.poll() is not None)
     process.kill()
-    wait_for(lambda: not cluster.processes(), 30)
+    wait_for(lambda: not cluster.processes())
     assert not list(cluster.hosts.rglob("token"))
 
 
@@ -107,14 +103,14 @@ def test_a_host_that_cannot_take_part_is_named_and_nothing_begins(cluster: Clust
         (old.parent / "__init__.py").touch()
         (old / "__init__.py").touch()
         hello = {"event": "hello", "version": "0.0.1", "sources": ""}
-        (old / "agent.py").write_text(f"print({json.dumps(hello)!r}, flush=True); import sys; sys.stdin.read()")
+        (old / "remote.py").write_text(f"print({json.dumps(hello)!r}, flush=True); import sys; sys.stdin.read()")
         fault = f"PYTHONPATH={cluster.folder}/old"
     cluster.fault(HOSTS[1], fault)
     process = cluster.fedscale("driver", "submit", cluster.conf())
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=400)
     assert (process.returncode, out) == (2, "")
     assert err.startswith(f"fedscale: {sentence}") and err.count("\n") == 1
-    wait_for(lambda: not cluster.processes(), 60)
+    wait_for(lambda: not cluster.processes())
 
 
 def test_a_host_with_other_data_is_named_and_nothing_begins(cluster: Cluster) -> None:
@@ -126,9 +122,9 @@ def test_a_host_with_other_data_is_named_and_nothing_begins(cluster: Cluster) ->
     table.write_text("\n".join(table.read_text().splitlines()[:-1]) + "\n")
     conf = cluster.conf(worker_ips=[f"{host}:[1]" for host in HOSTS[:2]], job_conf={"data_dir": "data"})
     process = cluster.fedscale("driver", "submit", conf)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=400)
     assert process.returncode == 2
     assert err.splitlines()[-1] == (
         "fedscale: data_dir data holds other samples or clients on 127.0.0.3 than on 127.0.0.2: copy the folder anew"
     )
-    wait_for(lambda: not cluster.processes(), 60)
+    wait_for(lambda: not cluster.processes())

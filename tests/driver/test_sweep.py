@@ -137,7 +137,9 @@ def test_bad_input_is_one_sentence_before_anything_starts(call, state, write_con
     for words, sentence in (
         (["--at-once", "2"], "--at-once is for sweeps"),
         (["--seeds", "0-1", "--resume-from", "3"], "--resume-from goes back in one job"),
-        (["--seeds", "0-1", "--slurm"], "run jobs by ssh; under --slurm, submit each job by itself"),
+        (["--slurm", "--at-once", "2"], "--at-once is for sweeps"),
+        (["--seeds", "0-1", "--slurm", "--resume-from", "3"], "--resume-from goes back in one job"),
+        (["--seeds", "0-1", "--slurm", "--ray", "auto"], "--ray and --slurm are two ways to run a job"),
         (["--seeds", "0-1", "--set", "ps_ip=a b"], "job fake-s0 of the sweep: ps_ip names 'a b', which is no host"),
     ):
         code, out, err = call("driver", "submit", conf, *words)

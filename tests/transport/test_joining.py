@@ -12,7 +12,7 @@ from served import configuration, connection, registration, serving
 from fedscale_ext.config.job_config import JobConfig, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.joining import Offer, read_offer, request_offer, write_offer
+from fedscale_ext.transport.joining import Offer, read_offer, request_offer, wanted_number, write_offer
 from fedscale_ext.transport.signing import JOINING
 from fedscale_ext.util.package import VERSION
 from fedscale_ext.util.token import new_token
@@ -125,10 +125,10 @@ def test_nobody_joins_before_the_jobs_own_executors_are_there(
     replies = []
     plain = type(service)._offer
 
-    def reply(self: Any) -> Any:
-        replies.append(plain(self).event)
+    def reply(self: Any, wanted: int | None) -> Any:
+        replies.append(plain(self, wanted).event)
         agreed(self)
-        return plain(self)
+        return plain(self, wanted)
 
     monkeypatch.setattr(type(service), "_offer", reply)
     assert request_offer(asking(config), 10.0).executor == 3
@@ -143,6 +143,20 @@ def test_a_job_without_executors_of_its_own_takes_the_first_at_once(job_file: Pa
         with connection(config, 1) as stub:
             stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
         assert service.wait_for_executors().digest == "d"
+
+
+def test_a_number_is_given_to_who_asks_for_it_unless_another_one_has_it(job_file: Path) -> None:
+    config = configuration(job_file, "num_executors=0")
+    with serving(config) as service:
+        asked = [request_offer(asking(config), 10.0, number).executor for number in (None, 2, 2, None)]
+        assert asked == [1, 2, 2, 3]  # who asks again takes the place of who had asked before
+        service.infos["1"] = service.infos["7"] = None  # they joined under their own numbers
+        assert [request_offer(asking(config), 10.0, number).executor for number in (1, 7, 5, 6)] == [4, 5, 6, 8]
+
+
+@pytest.mark.parametrize("request_", ["join", "join 0", "join -1", "join 1x", "join 9999999999", "join  3", ""])
+def test_what_is_no_number_is_no_wish(request_: str) -> None:
+    assert wanted_number(request_) is None
 
 
 def test_a_job_that_nobody_joins_ends_with_a_sentence(job_file: Path) -> None:
