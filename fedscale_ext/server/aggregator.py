@@ -27,13 +27,7 @@ from fedscale_ext.population.selection import select, select_from_groups
 from fedscale_ext.server.announcements import faults_notice, ready_event, round_event, untrained_notice
 from fedscale_ext.server.dispatcher import Dispatcher
 from fedscale_ext.server.divergence import end_notice
-from fedscale_ext.server.eligibility import (
-    device_capacities,
-    eligible_clients,
-    online_clients,
-    report_data,
-    task_of,
-)
+from fedscale_ext.server.eligibility import device_capacities, eligible_clients, online_clients, report_data, task_of
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items

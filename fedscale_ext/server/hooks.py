@@ -62,8 +62,7 @@ class MethodHooks(Coordinator):
     #: Executors add up the clients' states per model, weighted by :meth:`weight`, and hand back the sums.
     #: A method that must see each client's state sets it to False and gets them in :meth:`collect`.
     reduces: ClassVar[bool] = True
-    #: Whether the server learns from the states of the models that clients train. Where it does not, because clients
-    #: keep their models, executors return neither sums nor states, and ``means`` is empty.
+    #: Whether the server learns from states of clients' models. If not, executors return none, and ``means`` is empty.
     needs_states: ClassVar[bool] = True
     #: What :meth:`aggregate` learns of clients beside the means, if it uses any: noise does not cover it.
     unprotected: ClassVar[str] = ""
