@@ -18,8 +18,8 @@ def exit_with_parent(end: Callable[[], None] | None = None) -> None:
 
     The driver sets it for the processes that it starts. It holds the other end of their standard input open for as long
     as it lives. On other machines, where a connection may be dead without a word, ``FEDSCALE_EXT_PARENT_SILENCE_S`` is
-    set, too: the driver writes more often than that, and its silence counts as its end. Nobody else is there to ask for an
-    orderly end, so that SIGTERM comes first then, and what was begun, as a checkpoint, has 3 s. The waiting thread is a
+    set, too. The driver writes more often than that, and its silence counts as its end. Nobody else is there to ask for
+    an orderly end: SIGTERM comes first, and what was begun, such as a checkpoint, has 3 s. The waiting thread is a
     daemon inside one system call, so it does not delay a normal exit.
 
     Args:
