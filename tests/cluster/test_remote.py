@@ -78,7 +78,15 @@ def test_a_process_ends_with_the_connection(start):
     driver.run(WAITS)
     assert driver.process.poll() is None
     driver.process.stdin.close()
-    assert driver.process.wait(60) == 1
+    assert driver.process.wait(60) == -15  # asked to leave
+
+
+def test_what_was_begun_is_finished_when_the_connection_ends(start):
+    driver = start()
+    driver.run("import signal; signal.signal(15, lambda *_: (print('saved', flush=True), sys.exit(143))); " + WAITS)
+    driver.process.stdin.close()
+    assert driver.line() == "saved"
+    assert driver.process.wait(60) == 143
 
 
 def test_the_token_is_in_no_file_and_no_argument(start, tmp_path):

@@ -40,3 +40,10 @@ def test_does_nothing_unless_asked():
     process = child("import time; time.sleep(0.5)", FEDSCALE_EXT_PARENT_PIPE="")
     process.stdin.close()
     assert process.wait(60) == 0
+
+
+def test_a_silent_driver_of_another_machine_is_a_dead_one():
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN)\nwhile True: time.sleep(60)"
+    process = child(deaf, FEDSCALE_EXT_PARENT_PIPE="1", FEDSCALE_EXT_PARENT_SILENCE_S="0.1")
+    assert process.wait(60) in (1, -15)  # -15: before it was deaf
+    process.stdin.close()
