@@ -101,11 +101,17 @@ class Stacked(nn.Module):
     @contextmanager
     def tapped(self, name: str) -> Iterator[Input]:
         """Keep the last input [K, B, features] of the linear layer ``name`` while the block runs."""
-        with input_of(self.linear(name)) as last:
+        with input_of(self._linear(name)) as last:
             yield last
 
-    def linear(self, name: str) -> layers.Layer:
+    def linear(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return the linear layer ``name``: [K, B, features] -> [K, B, outputs]."""
+        layer = self._linear(name)
+        if isinstance(layer, stacked_tokens.Linear):  # in the network, its inputs have an axis of tokens or exits
+            return lambda features: layer(features.unsqueeze(2)).squeeze(2)
+        return layer
+
+    def _linear(self, name: str) -> layers.Layer:
         linear = layers.Linear, stacked_tokens.Linear
         (layer,) = (each for each in self._layers if isinstance(each, linear) and each.state_name == name)
         return layer

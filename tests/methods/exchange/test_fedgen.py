@@ -28,6 +28,7 @@ from methods.exchange.kept import WIDTH, assert_cohorts_equal_one_by_one, bench,
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
+EXIT = headed(models.named_spec("single_exit_mlp", SHAPE, CLASSES), WIDTH)
 NOISE, HIDDEN = 3, 7
 STATE = drawn_generator(NOISE, CLASSES, HIDDEN, WIDTH, torch.Generator().manual_seed(3))
 STATE["norm.running_mean"], STATE["norm.running_var"] = torch.linspace(-1, 1, HIDDEN), torch.linspace(1, 2, HIDDEN)
@@ -126,10 +127,16 @@ def test_a_clients_loss_has_that_of_generated_features() -> None:
     np.testing.assert_allclose(found.numpy(), real + 0.4 * extra, rtol=1e-4)
 
 
-@pytest.mark.parametrize("message", [MESSAGE, HEAD], ids=["generated features", "at first none"])
-def test_clients_side_by_side_learn_what_they_learn_one_by_one(message: dict[str, torch.Tensor]) -> None:
-    states = [{}, floating_tensors(bench(SPEC, 9).module().state_dict())]
-    assert_cohorts_equal_one_by_one(FedGenClient, SPEC, states, message, weight=0.7)
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [(SPEC, MESSAGE), (SPEC, HEAD), (EXIT, MESSAGE)],
+    ids=["generated features", "at first none", "an exit"],
+)
+def test_clients_side_by_side_learn_what_they_learn_one_by_one(
+    spec: models.ModelSpec, message: dict[str, torch.Tensor]
+) -> None:
+    states = [{}, floating_tensors(bench(spec, 9).module().state_dict())]
+    assert_cohorts_equal_one_by_one(FedGenClient, spec, states, message, weight=0.7)
 
 
 def test_generated_features_change_what_a_client_learns() -> None:
