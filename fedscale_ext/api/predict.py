@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,20 +33,23 @@ class Prediction:
     probability: float
 
 
-def predict(job: LoadedJob, client: str, inputs: Path | np.ndarray) -> Iterator[Prediction]:
+def predict(
+    job: LoadedJob, client: str, inputs: Path | np.ndarray, notice: Callable[[str], None] | None = None
+) -> Iterator[Prediction]:
     """Predict inputs one by one.
 
     Args:
         job: A finished job.
         client: Name of the client whose served model predicts.
         inputs: What :func:`fedscale_ext.data.inputs.read_inputs` takes.
+        notice: Gets sentences on the inputs, after the last prediction.
 
     Raises:
         UserError: If the client or its model is not there, or inputs cannot be read.
 
     """
     served = load_served(job, client)
-    samples_by_name = read_inputs(inputs, served.data_set, served.shape)
+    samples_by_name = read_inputs(inputs, served.data_set, served.shape, notice)
     while part := list(islice(samples_by_name, _BATCH)):
         names, samples = zip(*part, strict=True)
         logits = served.logits(np.stack(samples)).double()

@@ -1,6 +1,7 @@
 """What a job reached, for Python and notebooks: its summary, tables, pictures and the folder that holds them."""
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
@@ -162,6 +163,8 @@ class Result(Mapping[str, Any]):
     def predict(self, client: str, inputs: "str | Path | np.ndarray") -> Any:
         """Return a table with a row per sample: its ``name``, the predicted ``label`` and the ``probability``.
 
+        Warnings tell what was changed in the samples, such as their ratio of height to width, and odd pixels.
+
         Args:
             client: Name of the client whose served model predicts. A model that the client keeps itself is its own.
             inputs: An npz file with an array ``x``, a picture, a folder of pictures, or a data folder; or the array.
@@ -173,7 +176,11 @@ class Result(Mapping[str, Any]):
         from fedscale_ext.api.predict import predict
 
         source = Path(inputs) if isinstance(inputs, str | Path) else inputs
-        return _table([vars(each) for each in predict(self._job, client, source)])
+        notes: list[str] = []
+        table = _table([vars(each) for each in predict(self._job, client, source, notes.append)])
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        return table
 
     def plot(self) -> Picture:
         """The job at a glance: accuracy by rounds, time and computation, loss, participants and clients."""

@@ -188,7 +188,11 @@ class FormatOptions:
     y: Annotated[str, typer.Option("--y", help="Array or column of labels.")] = "y"
     client: Annotated[str, typer.Option(help="Array or column of clients.")] = "client"
     split: Annotated[
-        str | None, typer.Option(help="npz: array that says train or test. Hugging Face: splits, as in train,test.")
+        str | None,
+        typer.Option(
+            help="npz: array that says train or test, or 0 (training) or 1 (test). Hugging Face: splits, as in "
+            "train,test."
+        ),
     ] = None
     names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes"
     stride: Annotated[

@@ -28,7 +28,7 @@ def predict(
     """Predict new samples with the model that a job serves a client.
 
     Writes a line per sample: its name or row, the predicted label, and the probability. Samples get the shape and the
-    normalisation of the job's data.
+    normalisation of the job's data. Notes tell what that changes in pictures, as those of dataset import do.
 
     Exit code 0 when all samples are predicted, 2 for bad input.
 
@@ -45,7 +45,10 @@ def predict(
     folders, unbegun = find_jobs([job])
     if len(folders) + len(unbegun) != 1 or not folders:
         raise UserError(f"{job} is not one job that has trained; name one job")
-    text = comma_separated(predicted(load_job(folders[0].absolute()), client, inputs))
+    notes: list[str] = []
+    text = comma_separated(predicted(load_job(folders[0].absolute()), client, inputs, notes.append))
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
     if out is None:
         print(text, end="")
         return

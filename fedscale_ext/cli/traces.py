@@ -159,10 +159,12 @@ def _key(trace: "CapacityTrace | AvailabilityTrace") -> str:
 
 def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
     from fedscale_ext.population.describe import capacity_spreads, histogram
+    from fedscale_ext.population.units import capacity_note
 
     print(f"{path}: {_what(trace)}")
     print(f"slowest to fastest: {trace.computation_ms.max() / trace.computation_ms.min():.3g} times in computation, "
           f"{trace.communication_kbps.max() / trace.communication_kbps.min():.3g} in communication\n")  # fmt: skip
+    _print_note(capacity_note(trace, str(path)))
     _show_spreads("devices at", capacity_spreads(trace))
     for title, values, log in (
         ("ms per sample", trace.computation_ms, False), ("kbit/s", trace.communication_kbps, True),
@@ -176,16 +178,24 @@ def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
 
 
 def _show_availability(path: Path, trace: "AvailabilityTrace") -> None:
+    from fedscale_ext.data.wording import counted
     from fedscale_ext.population.describe import online, online_spreads
+    from fedscale_ext.population.units import availability_note
 
     presence = online(trace)
     print(f"{path}: {_what(trace)}\n")
+    _print_note(availability_note(trace, str(path)))
     _show_spreads("clients at", online_spreads(presence))
     never = int((presence.intervals == 0).sum())
     if never:
-        print(f"{never:,} clients are never online")
+        print(counted(never, "client is never online", "clients are never online"))
     rows = [(f"{hour:02d} h", share, f"{share:.1%}") for hour, share in enumerate(presence.by_hour.tolist())]
     _show_bars("clients online by hour of the trace's day", rows, whole=1.0)
+
+
+def _print_note(note: str | None) -> None:
+    if note is not None:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _show_spreads(title: str, spreads: "list[Spread]") -> None:

@@ -58,14 +58,15 @@ class JobKeys(BaseModel):
         None,
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
-        "for the base model. It bounds MACs, at the smallest model's bytes per MAC. A notice tells of clients that "
-        "take longer.",
+        "for the base model, with the method's own traffic unless `capacity_model` is given. It bounds MACs, at the "
+        "smallest model's bytes per MAC. A notice tells of clients that take longer.",
     )
     capacity_model: str | None = Field(
         None,
         description="Model that the weakest device affords, a name or spec file. By default, it is `model`, or its "
         "narrowest version if the method makes narrower ones. A baseline with a large `model` names the "
-        "small one here: its devices are then those of the job beside it.",
+        "small one here: its devices are then those of the job beside it. If given, devices afford what they train "
+        "while they exchange all of this model, whatever the method sends.",
     )
     initial_weights: str | None = Field(
         None,

@@ -5,7 +5,7 @@ values float16, both [C, H, W].
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ from fedscale_ext.core.shapes import shape_text
 from fedscale_ext.data.formats.folder import IMAGE_ENDINGS, natural
 from fedscale_ext.data.formats.npz_file import NpzSource
 from fedscale_ext.data.images import decode, png_bytes
-from fedscale_ext.data.importing.pictures import PictureReader
+from fedscale_ext.data.importing.conversions import Conversions
+from fedscale_ext.data.importing.notes import SampleNotes
 from fedscale_ext.data.layout import MAPPING, describe, read_layout
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import decode_sample
@@ -24,7 +25,9 @@ Inputs = Iterator[tuple[str, np.ndarray]]
 """Name and sample [C, H, W] of each input."""
 
 
-def read_inputs(source: Path | np.ndarray, data_set: str, shape: Shape) -> Inputs:
+def read_inputs(
+    source: Path | np.ndarray, data_set: str, shape: Shape, notice: Callable[[str], None] | None = None
+) -> Inputs:
     """Read samples for a model.
 
     Args:
@@ -33,6 +36,7 @@ def read_inputs(source: Path | np.ndarray, data_set: str, shape: Shape) -> Input
             values of a data set of values.
         data_set: The job's kind of data.
         shape: Of the model's samples, (C, H, W). Pictures are resized to it.
+        notice: Gets the notes that an import gives on pictures it converts and on values, after the last input.
 
     Returns:
         Inputs one by one: the row's number from 0 on, or the file's path below ``source``.
@@ -41,16 +45,31 @@ def read_inputs(source: Path | np.ndarray, data_set: str, shape: Shape) -> Input
         UserError: If ``source`` is missing, or holds no samples of that kind.
 
     """
+    conversions = Conversions()
+    inputs = _read(source, data_set, shape, conversions)
+    return inputs if notice is None else _noted(inputs, shape, conversions, notice)
+
+
+def _noted(inputs: Inputs, shape: Shape, conversions: Conversions, notice: Callable[[str], None]) -> Inputs:
+    seen = SampleNotes()
+    for name, sample in inputs:
+        seen.see(sample, name)
+        yield name, sample
+    for note in [*conversions.sentences(shape, ", the shape of the job's samples"), *seen.values()]:
+        notice(note)
+
+
+def _read(source: Path | np.ndarray, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:
     if isinstance(source, np.ndarray):
-        return _of_array(_npz(Path("the inputs"), data_set).pixels(source, "inputs"), data_set, shape)
+        return _of_array(_npz(Path("the inputs"), data_set).pixels(source, "inputs"), data_set, shape, conversions)
     path = source.expanduser()
     if not path.exists():
         raise UserError(f"{path} does not exist")
     if path.is_file() and path.suffix == ".npz":
-        return _of_array(_npz(path, data_set).samples_alone(), data_set, shape)
+        return _of_array(_npz(path, data_set).samples_alone(), data_set, shape, conversions)
     if path.is_dir() and (path / MAPPING).is_dir():
-        return _of_layout(path, data_set, shape)
-    return _of_pictures(path, data_set, shape)
+        return _of_layout(path, data_set, shape, conversions)
+    return _of_pictures(path, data_set, shape, conversions)
 
 
 def _npz(path: Path, data_set: str) -> NpzSource:
@@ -59,7 +78,7 @@ def _npz(path: Path, data_set: str) -> NpzSource:
     return source
 
 
-def _of_array(x: np.ndarray, data_set: str, shape: Shape) -> Inputs:
+def _of_array(x: np.ndarray, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:
     entry = known(data_set)
     if x.ndim != 4:
         raise UserError(
@@ -71,11 +90,13 @@ def _of_array(x: np.ndarray, data_set: str, shape: Shape) -> Inputs:
     for row, sample in enumerate(x):
         if entry is not None and entry.values:
             yield str(row), sample.reshape(shape)
+        elif sample.shape == shape:
+            yield str(row), sample
         else:
-            yield str(row), sample if sample.shape == shape else decode(png_bytes(sample), shape, f"in row {row}")
+            yield str(row), decode(png_bytes(sample), shape, f"in row {row}", conversions)
 
 
-def _of_pictures(path: Path, data_set: str, shape: Shape) -> Inputs:
+def _of_pictures(path: Path, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:
     entry = known(data_set)
     if entry is not None and entry.values:
         raise UserError(f"{path} cannot be read: samples of {entry.name} are values, so give an npz file with an array "
@@ -86,21 +107,21 @@ def _of_pictures(path: Path, data_set: str, shape: Shape) -> Inputs:
     )  # fmt: skip
     if not files:
         raise UserError(f"{path} holds no pictures ({', '.join(sorted(IMAGE_ENDINGS))}) and is no data folder")
-    reader = PictureReader(None, shape)
     for file in files:
-        yield (file.name if file == path else file.relative_to(path).as_posix()), reader.read(file)
+        name = file.name if file == path else file.relative_to(path).as_posix()
+        yield name, decode(file, shape, str(file), conversions, upright=True)
 
 
 def _visible(file: Path, folder: Path) -> bool:
     return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
-def _of_layout(path: Path, data_set: str, shape: Shape) -> Inputs:
+def _of_layout(path: Path, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:
     """The samples of train.csv, then those of test.csv."""
     entry = known(data_set)
     about = describe(path, data_set, shape)
     for part in read_layout(path, data_set, None):
         for row in range(0 if part is None else len(part)):
             assert part is not None
-            sample = decode_sample(part.file(row), about.stored, bool(entry and entry.values))
+            sample = decode_sample(part.file(row), about.stored, bool(entry and entry.values), conversions)
             yield part.paths[row], sample.reshape(shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscale_ext.core.errors import UserError, listed
-from fedscale_ext.data.wording import composed
+from fedscale_ext.data.wording import composed, counted
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def _by_order(devices: int, clients: int) -> DeviceMatch:
 
 def _by_id(rows: np.ndarray, devices: int) -> DeviceMatch:
     named = len(np.unique(rows))
-    remarks = [f"{devices - named:,} more rows, of clients that the data lack"] if devices > named else []
+    remarks = [f"{counted(devices - named, 'more row')}, of clients that the data lack"] if devices > named else []
     if named < len(rows):
-        remarks.append(f"{len(rows) - named:,} clients have the row of another whose name is coded otherwise")
+        have = counted(len(rows) - named, "client has", "clients have")
+        remarks.append(f"{have} the row of another whose name is coded otherwise")
     return DeviceMatch(rows, True, "by client_id" + (f" ({'; '.join(remarks)})" if remarks else ""))

@@ -12,6 +12,7 @@ from fedscale_ext.population.availability import Availability
 from fedscale_ext.population.matching import match_rows
 from fedscale_ext.population.resample import resample_availability, resample_capacity
 from fedscale_ext.population.traces import read_availability, read_capacity
+from fedscale_ext.population.units import availability_note, capacity_note
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Population:
         communication_kbps: Bandwidth in kbit/s, float64 [clients].
         availability: When clients are online; None: always.
         source: Text that says whether devices are traced or resampled, and how they were matched to clients.
+        notes: Sentences on files whose values look as if they were in another unit.
 
     """
 
@@ -30,6 +32,7 @@ class Population:
     communication_kbps: np.ndarray
     availability: Availability | None
     source: str
+    notes: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -63,6 +66,7 @@ def load_population(
 
     """
     num_clients = len(clients)
+    notes: list[str | None] = []
     if num_clients < 1:
         raise UserError("a population needs at least one client: the training data names none")
     if device_conf_file in (None, RESAMPLED):
@@ -70,6 +74,7 @@ def load_population(
         source = "resampled from FedScale's published device marginals"
     else:
         trace = read_capacity(_existing(device_conf_file, "device_conf_file"))
+        notes.append(capacity_note(trace, f"device_conf_file {device_conf_file}"))
         device = match_rows(trace.client_id, clients, match, f"device_conf_file {device_conf_file}")
         rows = device.rows
         source = f"{'resampled, in' if trace.resampled else 'traced:'} {device_conf_file} {device.how}"
@@ -79,10 +84,12 @@ def load_population(
         source += ", online by resampling FedScale's published hourly fractions"
     elif device_avail_file is not None:
         online = read_availability(_existing(device_avail_file, "device_avail_file"))
+        notes.append(availability_note(online, f"device_avail_file {device_avail_file}"))
         device = match_rows(online.client_id, clients, match, f"device_avail_file {device_avail_file}")
         availability = Availability(online.take(device.rows) if device.by_id else online, num_clients)
         source += f", online by {'resampling, in ' if online.resampled else ''}{device_avail_file} {device.how}"
-    return Population(trace.computation_ms[rows], trace.communication_kbps[rows], availability, source)
+    told = tuple(note for note in notes if note is not None)
+    return Population(trace.computation_ms[rows], trace.communication_kbps[rows], availability, source, told)
 
 
 def _existing(path: str | None, key: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.report import affordable
 from fedscale_ext.report.disqualified import disqualified
 from fedscale_ext.report.figures import BY_KEY, FIGURES, Figure
 from fedscale_ext.report.loading import LoadedJob, fine_tuned
@@ -35,6 +36,7 @@ class Arm:
 
     ``data`` is the name of their data, with a number where other data have it too. Figures are of ``jobs``, one a seed:
     where some have ended, those that have not are ``unfinished``. ``repeats`` are jobs with a seed that another has.
+    Arms of one number ``afford`` have devices that afford the same.
     """
 
     label: str
@@ -42,6 +44,7 @@ class Arm:
     data: str
     unfinished: Sequence[LoadedJob] = ()
     repeats: Sequence[LoadedJob] = ()
+    afford: int = 0
 
     @property
     def every_job(self) -> list[LoadedJob]:
@@ -63,15 +66,6 @@ class Arm:
     def personal(self) -> bool:
         """True if clients are tested on personal models."""
         return any(job.personal for job in self.jobs)
-
-    @property
-    def weakest(self) -> frozenset[str]:
-        """MACs per sample that the weakest client affords, to two digits; of each seed, where seeds differ.
-
-        It is the base model's by default, which a method may choose (``capacity_model``). Jobs of earlier versions that
-        did not record it are left out.
-        """
-        return frozenset(f"{job.affords[0]:.2g}" for job in self.jobs if job.affords is not None)
 
     @property
     def beyond_capacity(self) -> int:
@@ -118,9 +112,9 @@ class Arm:
         overcommitment = job.settings.get(OVERCOMMITMENT) if costs else None
         complete = self.uncounted == 0 if figure.key in _OF_UPDATES else None
         masked = self.masked and figure.key in _OF_MASKED_TESTS
-        weakest = self.weakest if figure.key in _OF_DEVICES else frozenset()
+        afford = self.afford if figure.key in _OF_DEVICES else None
         shared = self.digest, self.generated, job.rounds_asked, self.personal, self.beyond_capacity > 0, masked
-        return *shared, rounds, overcommitment, complete, weakest, *sorted(devices.items())
+        return *shared, rounds, overcommitment, complete, afford, *sorted(devices.items())
 
     @property
     def seeds(self) -> list[int]:
@@ -195,7 +189,9 @@ def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
         else:
             arms.append([job])
     data = _data_names(jobs)
-    return [_arm(label, group, data) for label, group in zip(_labels(arms, data), arms, strict=True)]
+    named = [_arm(label, group, data) for label, group in zip(_labels(arms, data), arms, strict=True)]
+    afford = affordable.groups([arm.jobs for arm in named])
+    return [replace(arm, afford=number) for arm, number in zip(named, afford, strict=True)]
 
 
 def _arm(label: str, jobs: Sequence[LoadedJob], data: Mapping[DataKey, str]) -> Arm:

@@ -9,6 +9,7 @@ from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
+from fedscale_ext.report.affordable import SETTINGS, strongest_ratio, weakest
 from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, with_fine_tuned
 from fedscale_ext.report.figures import percent
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
@@ -17,6 +18,7 @@ from fedscale_ext.util.quantities import quantity
 _DATA_KEYS = ("data_seed", "test_split", "sample_shape", "data_map_file", "public_samples", "public_classes",
               "public_alpha")  # fmt: skip
 """Settings that decide which samples clients have (``config/data_settings.py``)."""
+_OF_RULE = {"capacity_rule", "deadline_s", "capacity_spread", "capacity_model"}  # the others count by deadline only
 
 
 def cautions(arms: Sequence[Arm]) -> list[str]:
@@ -38,10 +40,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
         notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
                      "compare, and the best are marked among the same devices only.")  # fmt: skip
-    if len({arm.weakest for arm in arms if arm.weakest}) > 1:
-        notes.append(f"The same devices afford models of different size ({_affords_words(arms)} MACs per sample), as "
-                     "the methods' base models differ: costs are marked among rows with equal weakest clients only. "
-                     "With the same capacity_model, rows compare.")  # fmt: skip
+    if sentence := _affords_words(arms):
+        notes.append(sentence)
     if beyond := [_beyond_words(arm) for arm in arms if arm.beyond_capacity]:
         notes.append(f"Devices train models that they do not afford in {', '.join(beyond)}: rows marked beyond "
                      "capacity do not compete with those that keep to it.")  # fmt: skip
@@ -134,9 +134,36 @@ def _device_words(arms: Sequence[Arm]) -> str:
 
 
 def _affords_words(arms: Sequence[Arm]) -> str:
-    """What the weakest and the strongest client of each arm's first job afford, where that is known."""
-    known = [(arm.label, arm.jobs[0].affords) for arm in arms if arm.jobs[0].affords is not None]
-    return "; ".join(f"{label} {quantity(each[0])} to {quantity(each[1])}" for label, each in known if each)
+    """A sentence on what the weakest and the strongest client of each arm afford, why and by how much that differs;
+    nothing where devices afford the same."""
+    known = [arm for arm in arms if arm.jobs[0].affords is not None]
+    if len({arm.afford for arm in known}) < 2:
+        return ""
+    firsts = [arm.jobs[0] for arm in known]
+    ranges = [f"{arm.label} {quantity(job.affords[0])} to {quantity(job.affords[1])}"
+              for arm, job in zip(known, firsts, strict=True) if job.affords is not None]  # fmt: skip
+    ratio = f"{strongest_ratio(firsts):.3g}"
+    strongest = "" if ratio == "1" else f"; the strongest client {ratio} times as many"
+    why, remedy = _why_devices_afford_more(known)
+    return (f"The same devices afford models of different size ({'; '.join(ranges)} MACs per sample{strongest}), as "
+            f"{why}: costs are marked among rows whose devices afford the same only. {remedy}, rows compare."
+            )  # fmt: skip
+
+
+def _why_devices_afford_more(arms: Sequence[Arm]) -> tuple[str, str]:
+    """Why devices do not afford the same in these arms, and what makes them do so."""
+    firsts = [arm.jobs[0] for arm in arms]
+    different = differences(firsts)
+    settings = [key for key in SETTINGS if key in different]
+    if len({weakest(arm.jobs) for arm in arms}) > 1 and "deadline_s" not in settings:
+        return "the methods' base models differ", "With the same capacity_model"
+    if settings:
+        named = f"{', '.join(settings)} {'differs' if len(settings) == 1 else 'differ'}"
+        return named, "With equal values" if set(settings) & _OF_RULE else "With capacity_rule: computation"
+    if firsts[0].settings.get("capacity_model") is not None:
+        return "earlier versions counted each method's own traffic under capacity_model", "Run anew"
+    return ("the time for what each method itself sends counts",
+            "With the same capacity_model, or with capacity_rule: computation")  # fmt: skip
 
 
 def _why_data_differ(arms: Sequence[Arm]) -> str:

@@ -152,6 +152,11 @@ def _client(summary: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"client {name}" + (f" and {others:,} more" if others > 0 else "")
 
 
+def _first(names: Sequence[str]) -> str:
+    """The first name, and the number of the others."""
+    return one_line(names[0], _NAME) + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
+
+
 def _floor_rows(floor: Mapping[str, Any] | None) -> Rows:
     """What clients reach without a model; nothing where an earlier version ran the job."""
     rows: Rows = []
@@ -175,8 +180,8 @@ def _class_rows(summary: Mapping[str, Any]) -> Rows:
     names = class_names(summary["config"], len(accuracies))
     known = [(value, name) for value, name in zip(accuracies, names, strict=True) if value is not None]
     worst, best = (
-        f"{percent(value)} ({one_line(name, _NAME)})"
-        for value, name in (min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0]))
+        f"{percent(value)} ({_first([name for each, name in known if each == value])})"
+        for value in (min(known)[0], max(known)[0])
     )
     return [("  by class", f"balanced accuracy {balanced}, macro F1 {f1}, means over clients"),
             *_auc_rows(figures.get("auc")),

@@ -156,8 +156,8 @@ class MultiModelAggregator(MethodHooks):
         self.population = load_population(
             self.task.client_names, args.device_conf_file, args.device_avail_file, self.seed, job.device_match
         )
-        self.capacity = device_capacities(self.config, self.task, self.population, self.smallest_cost())
-        report_data(self.config, self.task, self.data_info, self.notice)
+        self.capacity = device_capacities(self.config, self.task, self.population, self)
+        report_data(self.config, self.task, self.population, self.data_info, self.notice)
         self.eligible = eligible_clients(self.config, self.task, self.population, self.notice)
         if self._private:
             self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)

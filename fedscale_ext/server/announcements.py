@@ -129,7 +129,8 @@ def weak_notice(names: Sequence[str], num_clients: int, macs: float, instead: st
         instead: What such clients do.
 
     """
+    verb = "affords" if len(names) == 1 else "afford"
     return (
-        f"{len(names)} of {num_clients} clients afford less than the {macs:,.0f} MACs per sample of the "
+        f"{len(names)} of {num_clients} clients {verb} less than the {macs:,.0f} MACs per sample of the "
         f"smallest model; {instead}: {listed(names, _NAMED)}"
     )

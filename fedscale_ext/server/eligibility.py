@@ -5,15 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Task
 from fedscale_ext.data.importing.notes import untested_note
 from fedscale_ext.data.job_data import split_notice
+from fedscale_ext.data.wording import counted
 from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population
+from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.transport.registration import ExecutorInfo
 
 NEVER_ONLINE = "no client that may train is ever online: check device_avail_file and filter_less"
@@ -34,21 +37,21 @@ def task_of(config: JobConfig, info: ExecutorInfo) -> Task:
     )
 
 
-def device_capacities(config: JobConfig, task: Task, population: Population, smallest: Cost) -> np.ndarray:
+def device_capacities(config: JobConfig, task: Task, population: Population, method: MethodHooks) -> np.ndarray:
     """Return the MACs per sample that each client's device affords, float64 [clients].
 
     Args:
         config: the job.
         task: sizes of the clients' data.
         population: the clients' devices.
-        smallest: what the device of least capacity is to afford.
+        method: the job's method, for what the device of least capacity is to afford (:func:`weakest_cost`).
 
     """
     args, job = config.fedscale, config.job
     return capacities(
         population,
         job.capacity_rule,
-        smallest,
+        weakest_cost(method),
         # by epochs, a device has as much to compute as it has samples
         local_steps=args.local_steps if job.local_epochs is None else job.local_epochs,
         batch_size=args.batch_size if job.local_epochs is None else task.train_sizes,
@@ -58,19 +61,40 @@ def device_capacities(config: JobConfig, task: Task, population: Population, sma
     )
 
 
-def report_data(config: JobConfig, task: Task, data_info: Mapping[str, Any], notice: Callable[[str], None]) -> None:
-    """Tell what a result rests on: which samples clients are tested on, notes of the data, clients without samples."""
+def weakest_cost(method: MethodHooks) -> Cost:
+    """Return what the device of least capacity is to afford.
+
+    Under ``capacity_model``, this is to train that model and to exchange all of it, whatever the method itself sends:
+    devices then afford the same under all methods. Otherwise it is what the method's smallest model costs.
+    """
+    if method.config.job.capacity_model is None:
+        return method.smallest_cost()
+    return models.cost(method.smallest_spec())
+
+
+def report_data(
+    config: JobConfig,
+    task: Task,
+    population: Population,
+    data_info: Mapping[str, Any],
+    notice: Callable[[str], None],
+) -> None:
+    """Tell what a result rests on: samples that clients are tested on, notes of the data and of devices' files,
+    clients without samples."""
     notice(f"clients are tested on {data_info['test_source']}")
     if (split := split_notice(config, data_info["test_source"])) is not None:
         notice(split)
     for note in data_info["notes"]:
         notice(f"data: {one_line(note, 1000)}")
+    for note in population.notes:
+        notice(one_line(note, 1000))
     if untested := int((task.test_sizes == 0).sum()):
         notice(untested_note(untested, task.num_clients))
     if config.job.auc and (absent := why_without_classes({"data_set": config.fedscale.data_set})):
         notice(f"auc does nothing: {absent}")
     if strangers := data_info["test_only_clients"]:
-        notice(f"{strangers} clients of test.csv have no training samples and are left out")
+        who = counted(strangers, "client of test.csv has", "clients of test.csv have")
+        notice(f"{who} no training samples and {'is' if strangers == 1 else 'are'} left out")
 
 
 def eligible_clients(
@@ -93,11 +117,11 @@ def eligible_clients(
     """
     args, sizes = config.fedscale, task.train_sizes
     eligible: np.ndarray = (sizes >= max(1, args.filter_less)) & (sizes <= args.filter_more)
-    if not eligible.all():
+    if few := int((~eligible).sum()):
         more = f" or more than filter_more={args.filter_more:g}" if "filter_more" in config.given else ""
         notice(
-            f"{int((~eligible).sum())} of {len(sizes)} clients have fewer than filter_less={args.filter_less}"
-            f"{more} training samples and never train"
+            f"{few} of {len(sizes)} clients {'has' if few == 1 else 'have'} fewer than filter_less={args.filter_less}"
+            f"{more} training samples and never {'trains' if few == 1 else 'train'}"
         )
     if args.num_participants > eligible.sum():
         raise UserError(
@@ -108,7 +132,8 @@ def eligible_clients(
     if not (eligible & reachable).any():
         raise UserError(NEVER_ONLINE)
     if never := int((~reachable).sum()):
-        notice(f"{never:,} of {len(reachable):,} clients are never online and never train")
+        verbs = ("is", "trains") if never == 1 else ("are", "train")
+        notice(f"{never:,} of {len(reachable):,} clients {verbs[0]} never online and never {verbs[1]}")
     if (config.job.min_updates or 1) > args.num_participants:
         raise UserError(
             f"min_updates {config.job.min_updates} is above num_participants {args.num_participants}, the most updates "

@@ -175,16 +175,18 @@ def test_pictures_of_another_size_and_colour_get_the_models(job: LoadedJob, tmp_
 
 def test_a_result_predicts(job: LoadedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "find_spec", lambda _: None)
-    x = np.zeros((2, 28, 28), np.uint8)
+    x = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
     np.savez(tmp_path / "x.npz", x=x)
     assert job.clients is not None and job.clients.names
     table = fedscale_ext.load(job.folder).predict(job.clients.names[0], x)
     assert [row["name"] for row in table] == ["0", "1"] and table[0].keys() == {"name", "label", "probability"}
     assert table == fedscale_ext.load(job.folder).predict(job.clients.names[0], str(tmp_path / "x.npz"))
+    with pytest.warns(UserWarning, match="no pixel is above 1 of 255"):
+        fedscale_ext.load(job.folder).predict(job.clients.names[0], x % 2)
 
 
 def test_the_command_prints_or_writes_csv(job: LoadedJob, tmp_path: Path, call: Any) -> None:
-    np.savez(tmp_path / "x.npz", x=np.zeros((2, 28, 28), np.uint8))
+    np.savez(tmp_path / "x.npz", x=np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28))
     assert job.clients is not None and job.clients.names
     client = job.clients.names[0]
     words = ["predict", str(job.folder), str(tmp_path / "x.npz"), "--client", client]
@@ -195,6 +197,29 @@ def test_the_command_prints_or_writes_csv(job: LoadedJob, tmp_path: Path, call: 
     assert [row["name"] for row in rows] == ["0", "1"] and 0 < float(rows[0]["probability"]) <= 1
     code, told, _ = call(*words, "--out", str(tmp_path / "a" / "p.csv"))
     assert code == 0 and "2 samples" in told and (tmp_path / "a" / "p.csv").read_text() == out
+
+
+def test_what_prediction_changes_in_samples_and_finds_odd_is_noted(job: LoadedJob, tmp_path: Path, call: Any) -> None:
+    """As an import notes it: pictures of another ratio are stretched, and pixels of 0 and 1 are nearly black."""
+    assert job.clients is not None and job.clients.names
+    client, rng = job.clients.names[0], np.random.default_rng(1)
+    wide = rng.integers(0, 256, (3, 28, 56), dtype=np.uint8)
+    (tmp_path / "pictures").mkdir()
+    for row, sample in enumerate(wide):
+        write_png(tmp_path / "pictures" / f"{row}.png", sample[None])
+    stretched = ["3 of 3 pictures were resized to 1x28x28, the shape of the job's samples (3 of 28x56)",
+                 "3 of 3 pictures changed the ratio of height to width by resizing"]  # fmt: skip
+    dark = "no pixel is above 1 of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats"
+    binary = rng.integers(0, 2, (3, 28, 28), dtype=np.uint8)
+    cases: list[tuple[Path | np.ndarray, list[str]]] = [
+        (wide, stretched), (tmp_path / "pictures", stretched), (binary, [dark]), (binary.astype(np.float32), []),
+        (Path(job.header["config"]["data_dir"]), []),
+    ]  # fmt: skip
+    for source, expected in cases:
+        notes: list[str] = []
+        assert list(predict(job, client, source, notes.append)) and notes == expected
+    code, out, err = call("predict", str(job.folder), str(tmp_path / "pictures"), "--client", client)
+    assert code == 0 and len(out.splitlines()) == 4 and [f"note: {note}" for note in stretched] == err.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,19 @@ def test_a_device_alone_and_a_client_never_online_are_shown(call):
     Path("a.csv").write_text("client_id,active,inactive,finish_time\n1,5,3,86400\n")
     code, stdout, err = call("traces", "inspect", "c.csv", "a.csv", "-p", "p.svg")
     assert code == 0, err
-    assert "1 clients are never online" in stdout
+    assert "1 client is never online" in stdout
     assert Path("p.svg").read_text().startswith("<?xml")
+
+
+def test_inspect_reports_values_in_another_unit(call):
+    Path("c.csv").write_text("client_id,computation,communication\n1,0.02,3000\n2,0.03,4000\n")
+    Path("a.csv").write_text("client_id,active,inactive,finish_time\n1,3,5,24\n")
+    code, _, err = call("traces", "inspect", "c.csv", "a.csv")
+    assert code == 0, err
+    told = " ".join(err.split())
+    assert (
+        "note: c.csv: the median computation is 0.025" in told and "note: a.csv: the median finish_time is 24" in told
+    )
 
 
 def test_convert_fedscales_pickle(call):

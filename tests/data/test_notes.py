@@ -314,6 +314,18 @@ def test_clients_without_test_samples_are_counted(tmp_path: Path) -> None:
     assert "1 of 2 clients has no test samples: it is not in the accuracies ('c')" in notes
 
 
+def test_more_test_samples_than_training_samples_are_reported(tmp_path: Path) -> None:
+    clients = ["a", "b"] * 3
+    options = NpzOptions(split="part")
+    path = npz(tmp_path, clients, part=[1, 1, 1, 1, 0, 0])
+    note = (
+        "there are more test samples (4) than training samples (2): in a split by numbers, 0 is training and 1 is test"
+    )
+    assert note in import_npz(path, tmp_path / "out", "own", options).notes
+    path = npz(tmp_path, clients, part=[0, 0, 0, 0, 1, 1])
+    assert not any("more test samples" in each for each in import_npz(path, tmp_path / "right", "own", options).notes)
+
+
 def test_a_class_that_nobody_trains_on_is_reported(tmp_path: Path) -> None:
     split = npz(tmp_path, ["a", "a", "b", "b"], test=np.array([0, 1, 0, 1]))
     notes = import_npz(split, tmp_path / "out", "own", NpzOptions(split="test")).notes

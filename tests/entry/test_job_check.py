@@ -225,3 +225,19 @@ def test_data_are_compared_with_those_of_the_run_that_is_resumed(
     assert ends["same"]["facts"] == [] and ends["goes on"]["facts"]
     for name in ("other", "goes on otherwise"):
         assert ends[name]["event"] == "refused" and ends[name]["message"].startswith(refusal)
+
+
+def test_devices_in_another_unit_are_reported_by_a_check_and_by_the_job(job_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "boards.csv"
+    path.write_text("client_id,computation,communication\n" + "".join(f"{n},0.0{n}5,6000\n" for n in range(1, 8)))
+    config = job(job_file, device_conf_file=str(path))
+    told = [each for each in check(config, tmp_path / "check").notices if each.startswith("device_conf_file")]
+    assert len(told) == 1 and "ms per sample" in told[0]
+    assert told[0] in run_in_process(config)["notices"]
+
+
+def test_one_client_is_not_counted_in_the_plural(job_file: Path, tmp_path: Path) -> None:
+    trace = online_only(tmp_path / "behave", set(range(1, 7)))
+    notices = check(job(job_file, device_avail_file=trace, filter_less=2), tmp_path / "check").notices
+    assert "1 of 7 clients is never online and never trains" in notices
+    assert "1 of 7 clients has fewer than filter_less=2 training samples and never trains" in notices

@@ -23,7 +23,7 @@ NAMES = ["3", "1", "2"]
             NAMES,
             "auto",
             [1, 2, 3],
-            "by client_id (1 more rows, of clients that the data lack)",
+            "by client_id (1 more row, of clients that the data lack)",
         ),
         ([1, 2, 3], NAMES, "client_id", [2, 0, 1], "by client_id"),
         ([1, 2, 3], NAMES, "order", [0, 1, 2], "by order"),
@@ -85,7 +85,7 @@ def test_each_client_has_the_device_of_its_name(files: tuple[str, str]) -> None:
     assert population.computation_ms.tolist() == [10, 20, 30]
     assert population.communication_kbps.tolist() == [100, 200, 300]
     assert population.source == (
-        f"traced: {capacity} by client_id (1 more rows, of clients that the data lack), "
+        f"traced: {capacity} by client_id (1 more row, of clients that the data lack), "
         f"online by {behaviour} by client_id"
     )
     online = population.availability
@@ -110,8 +110,8 @@ def test_a_name_is_matched_however_its_accented_letters_are_coded() -> None:
     assert both.rows.tolist() == [1, 0]  # to the letter, where that suffices
     shared = match_rows(np.array(["x", decomposed, "y"]), [composed, decomposed, "x"], "auto", "trace")
     assert shared.rows.tolist() == [1, 1, 0] and shared.how == (
-        "by client_id (1 more rows, of clients that the data lack; "
-        "1 clients have the row of another whose name is coded otherwise)"
+        "by client_id (1 more row, of clients that the data lack; "
+        "1 client has the row of another whose name is coded otherwise)"
     )
 
 

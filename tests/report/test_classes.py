@@ -37,7 +37,14 @@ def plain(folder: Path, monkeypatch: pytest.MonkeyPatch) -> results.Result:
 def test_a_summary_has_two_rows_of_them(folder: Path, tmp_path: Path) -> None:
     rows = dict(summary_table(load_job(folder).summary))
     assert rows["  by class"].startswith("balanced accuracy ") and "macro F1" in rows["  by class"]
-    assert re.fullmatch(r"worst \d+\.\d\d % \(N\), best \d+\.\d\d % \(0\)", rows["  classes"])
+    assert re.fullmatch(r"worst \d+\.\d\d % \(N\), best \d+\.\d\d % \(0 and 11 more\)", rows["  classes"])
+    summary = load_job(folder).summary
+    accuracies = summary["by_class"]["classes"]["accuracy"]
+    tested = [index for index, value in enumerate(accuracies) if value is not None]
+    for index in tested:
+        accuracies[index] = 0.0 if index in tested[:3] else 0.5 if index == tested[3] else 1.0
+    rows = dict(summary_table(summary))
+    assert rows["  classes"] == f"worst 0.00 % (0 and 2 more), best 100.00 % (4 and {len(tested) - 5} more)"
     without = dict(summary_table(load_job(write_job(tmp_path / "without")).summary))
     assert "  by class" not in without and "  classes" not in without
 

@@ -51,7 +51,7 @@ def test_clients_get_their_own_devices_and_results_call_them_by_name(named_job: 
     assert {row["name"]: row["computation_ms"] for row in rows} == {name: SPEED[name] for name in NAMES}
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["clients"]["names"] == [row["name"] for row in rows]
-    assert summary["population"] == f"traced: {file} by client_id (1 more rows, of clients that the data lack)"
+    assert summary["population"] == f"traced: {file} by client_id (1 more row, of clients that the data lack)"
     worst = summary["clients"]["names"][summary["accuracy"]["worst_client"] - 1]
     assert f"(client {worst}" in (folder / "summary.md").read_text()
 

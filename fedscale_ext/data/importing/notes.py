@@ -40,11 +40,15 @@ class SampleNotes:
     ) -> list[str]:
         """What is to be reported, for ``labels`` int [n], ``train`` / ``test`` bool [n]: who has which split, and the
         ``file`` that a sample was written to."""
-        notes = self._equal(labels, train, test, file)
+        return self._equal(labels, train, test, file) + self.values()
+
+    def values(self) -> list[str]:
+        """What is to be reported of the samples' values: constant ones, dark ones."""
+        notes = []
         if self._constant:
             what = "sample has" if self._constant == 1 else "samples have"
             notes.append(f"{self._constant:,} {what} the same value everywhere, the first is {self._first_constant}")
-        if self._brightest <= 1:
+        if self._digests and self._brightest <= 1:
             notes.append("no pixel is above 1 of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats")
         return notes
 
@@ -79,6 +83,9 @@ def client_notes(names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.n
     if only_tests:
         notes.append(f"{counted(len(only_tests), 'client has', 'clients have')} test samples alone, which no job uses: "
                      f"{quoted(only_tests)}")  # fmt: skip
+    if (most := int(test_sizes.sum())) > (fewer := int(train_sizes.sum())):
+        notes.append(f"there are more test samples ({most:,}) than training samples ({fewer:,}): in a split by "
+                     "numbers, 0 is training and 1 is test")  # fmt: skip
     if not tests.any():
         notes.append("there are no test samples: jobs hold out a share of each client's (test_split)")
     elif (trains & ~tests).any():

@@ -28,7 +28,7 @@ class FedAvgAggregator(MultiModelAggregator):
 
     def report_beyond(self) -> None:
         """Report the clients that do not afford what they train."""
-        self.report_weak(self.pool["global"].cost.forward_macs, "they train it all the same")
+        self.report_weak(self.pool["global"].cost.forward_macs, "they would train it all the same")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each client of S_t train w_t."""

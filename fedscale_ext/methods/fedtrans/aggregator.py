@@ -57,7 +57,7 @@ class FedTransAggregator(MultiModelAggregator):
                 "cell, or start from a resnet such as resnet18_speech"
             )
         first = self.pool.add("m0", spec, self.initial_state(spec))
-        self.report_weak(first.cost.forward_macs, "they train it all the same")
+        self.report_weak(first.cost.forward_macs, "they would train it all the same")
         least, greatest = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
         start = ModelChoice("m0", first.cost).described()
         self.notice(f"fedtrans begins with {start}; clients afford {least} to {greatest} MACs per sample")

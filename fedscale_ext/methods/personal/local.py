@@ -58,7 +58,7 @@ class LocalAggregator(FedAvgAggregator):
         """Create w_0, from which every client begins."""
         spec = self.initial_spec()
         model = self.pool.add(KEY, spec, self.initial_state(spec))
-        self.report_weak(model.cost.forward_macs, "they train it all the same")
+        self.report_weak(model.cost.forward_macs, "they would train it all the same")
         eligible = int(self.eligible.sum())
         if self.args.num_participants < eligible:
             self.notice(

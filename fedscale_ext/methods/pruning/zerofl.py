@@ -233,7 +233,7 @@ class ZeroFLAggregator(FedAvgAggregator):
 
     def report_beyond(self) -> None:
         """Report the clients that do not afford what is left of the model where devices skip zeros."""
-        self.report_weak(self.pool[KEY].cost.forward_macs * self._compute_fraction, "they train it all the same")
+        self.report_weak(self.pool[KEY].cost.forward_macs * self._compute_fraction, "they would train it all the same")
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let S_t train sparsely, from the dense weights."""

@@ -168,7 +168,7 @@ class FedNASAggregator(FedAvgAggregator):
         """Create w_0 and alpha_0 of the mixture."""
         spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
         supernet = self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
-        self.report_weak(supernet.cost.forward_macs, "they train it all the same")
+        self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
 
     @property
     def model(self) -> str:

@@ -288,7 +288,7 @@ class SpiderAggregator(FedAvgAggregator):
         """Create w_0 of the global network."""
         spec = mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
         supernet = self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
-        self.report_weak(supernet.cost.forward_macs, "they train it all the same")
+        self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
         self.tables = tables(spec)
 
     def client_tensors(self) -> list[ClientTensors]:

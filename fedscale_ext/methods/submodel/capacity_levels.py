@@ -200,7 +200,7 @@ class LevelsAggregator(ShrinkingAggregator):
                 self.pool.add_part(level.key, self.whole, level.spec, level.channels)
         macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
         self.affordable = self.capacity[:, None] >= macs
-        self.report_weak(macs[-1], f"they train level {self.keys[-1]} all the same")
+        self.report_weak(macs[-1], f"they would train level {self.keys[-1]} all the same")
         self.affordable[:, -1] = True
         self.widest = self.affordable.argmax(axis=1)
         self.level_of = self._client_levels()

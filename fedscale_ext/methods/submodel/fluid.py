@@ -131,7 +131,7 @@ class FluidAggregator(ShrinkingAggregator):
         if p.rates == "capacity":
             macs = {rate: float(models.cost(small).forward_macs) for rate, small in specs.items()}
             self.rate = invariant_dropout.affordable_rates(self.capacity, full.cost.forward_macs, macs)
-            self.report_weak(min(macs.values()), "they train it all the same")
+            self.report_weak(min(macs.values()), "they would train it all the same")
             choices = {1.0: ModelChoice("the whole model", full.cost)}
             choices |= {rate: ModelChoice(f"rate {rate:g}", models.cost(small)) for rate, small in specs.items()}
             indices = np.array([list(choices).index(rate) for rate in self.rate.tolist()])

@@ -148,7 +148,7 @@ class SplitMixAggregator(ShrinkingAggregator):
         macs = models.cost(spec).forward_macs
         self.budget = affordable(self.capacity, macs, p.bases)
         self.drawn = 0
-        self.report_weak(macs, "they train one base net all the same")
+        self.report_weak(macs, "they would train one base net all the same")
         choices = [base_nets(models.cost(spec), number) for number in range(1, p.bases + 1)]
         self.report_assignment(choices, self.budget - 1)
         self.report_unaffordable(choices[-1].name, choices[-1].cost.forward_macs)

@@ -184,4 +184,4 @@ def test_jobs_search_and_train_whoever_does_it_and_resume_between(job_file: Path
 def test_clients_that_do_not_afford_the_supernet_are_counted_and_told(fednas: Any) -> None:
     made = fednas(capacity=[1e15, 1.0, 1e15, 2.0, 1e15, 1e15])
     assert made.beyond_capacity == 2 and fednas(capacity=[1e15] * 6).beyond_capacity == 0
-    assert any("they train it all the same: 2, 4" in event["message"] for event in made.events)
+    assert any("they would train it all the same: 2, 4" in event["message"] for event in made.events)

@@ -46,8 +46,8 @@ def test_each_client_is_on_the_widest_level_that_it_affords(name: str) -> None:
         for place, key in enumerate(made.keys)
     )
     assert [event["message"] for event in made.events] == [
-        f"1 of 6 clients afford less than the {costs[4]:,} MACs per sample of the smallest model; "
-        "they train level e all the same: 6",
+        f"1 of 6 clients affords less than the {costs[4]:,} MACs per sample of the smallest model; "
+        "they would train level e all the same: 6",
         f"{name} gives 1 of 6 clients {a}, 1 {b}, 2 {c}, 2 {e}",
     ]
 

@@ -262,7 +262,7 @@ def test_who_affords_no_submodel_is_named_and_gets_the_smallest() -> None:
     assert gives["message"].startswith("fluid gives 2 of 6 clients the whole model (")
     assert ", 1 rate 0.75 (" in gives["message"] and ", 3 rate 0.5 (" in gives["message"]
     assert event["message"].startswith("2 of 6 clients afford less than the ")
-    assert event["message"].endswith("they train it all the same: 1, 4")
+    assert event["message"].endswith("they would train it all the same: 1, 4")
     assert [model.key for model in made.pool] == ["global", "p0.5", "p0.75"]
 
 

@@ -100,7 +100,7 @@ def test_a_budget_is_as_many_bases_as_fit_and_who_affords_none_is_named() -> Non
     assert made.budget.tolist() == [1, 1, 1, 2, 3, 4, 4, 1]
     event, gives = made.events
     assert event["message"].startswith("2 of 8 clients afford less than the ")
-    assert event["message"].endswith("they train one base net all the same: 1, 8")
+    assert event["message"].endswith("they would train one base net all the same: 1, 8")
     one = made.pool["b0"].cost
     assert gives["message"] == "splitmix gives 4 of 8 clients " + ", ".join(
         f"{clients}{number} base net{'s' * (number > 1)} ({number * one.parameters:,} parameters, "

@@ -1,0 +1,43 @@
+"""With one ``capacity_model``, each device affords the same under all methods, whatever they send."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedscale_ext
+from fedscale_ext import models
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.model_spec import Cost
+from fedscale_ext.report.loading import load_job
+from fedscale_ext.server.eligibility import weakest_cost
+from methods.harness import server
+
+TYPES = {"types": ["cnn_small", "nasbench201_base"], "ranges": ["1-3", "4-6"]}
+LITTLE_TRAFFIC: dict[str, dict[str, Any]] = {
+    "local": {},
+    "fedproto": {**TYPES, "representation": 8},
+    "fd": TYPES,
+    "fml": TYPES,
+}
+
+
+@pytest.mark.parametrize("name", LITTLE_TRAFFIC)
+def test_a_method_with_little_traffic_has_the_devices_of_fedavg(name: str) -> None:
+    def weakest(method: str, **keys: Any) -> Cost:
+        return weakest_cost(server(method_class(method), method, **keys))
+
+    fedavg = weakest("fedavg", capacity_model="cnn_small")
+    assert weakest(name, capacity_model="cnn_small", **LITTLE_TRAFFIC[name]) == fedavg
+    # without the key, what a method sends itself counts
+    own = server(method_class(name), name, **LITTLE_TRAFFIC[name])
+    assert weakest_cost(own) == own.smallest_cost() != models.cost(own.smallest_spec())
+
+
+def test_capacities_are_equal_in_jobs(job_file: Any) -> None:
+    keys: dict[str, Any] = {"model": "cnn_small", "capacity_model": "cnn_small", "rounds": 1, "progress": False}
+    jobs = [
+        load_job(fedscale_ext.run(job_file, **keys, method=name, job_name=name).path) for name in ("fedavg", "local")
+    ]
+    one, other = (job.clients.capacity for job in jobs if job.clients is not None)
+    assert one.tolist() == other.tolist() and len(np.unique(one)) > 1
