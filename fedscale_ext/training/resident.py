@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.types import State
 from fedscale_ext.models.stacked.network import Mapped, Stacked
+from fedscale_ext.models.strided import guard
 from fedscale_ext.training.cuda_graph import RecordedStep
 from fedscale_ext.training.factored import FactoredWeight, FactoredWeights
 from fedscale_ext.training.optimizers import Optimizer
@@ -52,6 +53,7 @@ class Resident:
 
     def __init__(self, module: nn.Module, device: torch.device, *, channels_last: bool) -> None:
         self.module = module.to(device)
+        guard(self.module)
         tensors = module.state_dict(keep_vars=True)
         self.floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
         self.integers = {name: tensor for name, tensor in tensors.items() if name not in self.floating}

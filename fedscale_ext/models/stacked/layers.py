@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models import dropout, parts
+from fedscale_ext.models import dropout, parts, strided
 
 
 def to_features(x: Tensor, clients: int) -> Tensor:
@@ -89,7 +89,7 @@ class Convolution(Layer):
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         weight, bias = self.bound["weight"].flatten(0, 1), self.bound.get("bias")  # [K * out, in / groups, h, w]
-        return functional.conv2d(
+        return strided.conv2d(
             x,
             weight,
             None if bias is None else bias.flatten(),

@@ -24,6 +24,7 @@ from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
+from fedscale_ext.models.strided import guard
 
 _PACKAGE_MODULES = (
     SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack, LastExit, LinearWithInput,
@@ -125,6 +126,7 @@ class Mapped(nn.Module):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
+        guard(module)
         self._module = [module.train()]  # in a list, so that its tensors are not registered here
         self._tap: tuple[nn.Module, Input] | None = None
 
