@@ -60,10 +60,12 @@ def short_cells(rows: Sequence[Entry]) -> list[list[str]]:
 
 
 def best_of_families(rows: Sequence[Entry]) -> list[Entry]:
-    """Return the best row of each family, best first, and all floors and ceilings."""
-    shown = []
+    """Return the best row of each family, best first, and floors and ceilings but those of pooled samples."""
+    shown: list[Entry] = []
     for row in rows:
         described = row_of(row.label)
+        if described.pooled:
+            continue
         if described.reference or described.family not in {row_of(each.label).family for each in shown}:
             shown.append(row)
     return shown

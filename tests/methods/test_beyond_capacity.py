@@ -22,7 +22,8 @@ KEYS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("depthfl", "hypemefed"), EXITS),
     "scalefl": {**EXITS, "widths": (0.5, 0.75, 1.0), "exits": (1, 2, 3)},
     **dict.fromkeys(TYPED, TYPES),
-    **{key: {**TYPES, "representation": 6} for key in ("fedgh", "fedproto", "fedtgp", "lgfedavg")},
+    **{key: {**TYPES, "representation": 6} for key in ("fedgen", "fedgh", "fedl2g", "fedproto", "fedtgp", "lgfedavg")},
+    "fedmrl": {**TYPES, "width": 6},
     **dict.fromkeys(("fedmask", "fedskel", "hermes", "tailorfl"), PRUNED),
 }
 ELSEWHERE = {"fedoras"}  # tests/methods/fedoras/test_aggregator.py

@@ -67,7 +67,7 @@ def test_the_layer_of_other_classes_keeps_its_start() -> None:
     weights, before = start(classes=7, seed=2), start()
     result = fitted("w.safetensors", weights, before)
     other = [name for name in before if weights[name].shape != before[name].shape]
-    assert result.kept == other and 0 < len(other) <= 2
+    assert result.unfit == other and 0 < len(other) <= 2
     for name, tensor in result.state.items():
         assert torch.equal(tensor, before[name] if name in other else weights[name]), name
     assert list(result.state) == list(before)

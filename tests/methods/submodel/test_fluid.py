@@ -313,7 +313,7 @@ def run(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
 def test_a_resumed_job_equals_an_unbroken_one(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = models.named_spec("nasbench201_base", (1, 28, 28), 62)
     capacity = np.array([1e15, macs_at(0.5, spec), 1e15, macs_at(0.75, spec), 1e15, 1e15, 0.0])
-    monkeypatch.setattr(runtime, "capacities", lambda *_, **__: capacity)
+    monkeypatch.setattr(runtime, "device_capacities", lambda *_, **__: capacity)
     keys = {"rounds": 5, "eval_interval": 1, "bn_statistics": "federated"}
     unbroken = run(job_file, "unbroken", **keys)
     assert set(unbroken["models"]) == {"global", "p0.5", "p0.75"}

@@ -186,7 +186,7 @@ def budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven clients that afford 1, 2, 3, 4, 4, 2 and 1 bases."""
     base = models.resized(FULL, {"conv1": 4, "conv2": 8, "linear1": 7})
     macs = models.cost(base).forward_macs * np.array([1, 2, 3, 4, 4, 2, 1], dtype=np.float64)
-    monkeypatch.setattr(runtime, "capacities", lambda *_, **__: macs)
+    monkeypatch.setattr(runtime, "device_capacities", lambda *_, **__: macs)
 
 
 @pytest.mark.parametrize("model", ["cnn_small", "nasbench201_base"])
