@@ -29,7 +29,7 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     rows = entries(runs, task)[::-1]  # the best on top
     families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})
     colours = {family: MODELS[number % len(MODELS)] for number, family in enumerate(families)}
-    figure, axis = pyplot.subplots(figsize=(7.2, 1.1 + _ROW * len(rows)))
+    figure, axis = pyplot.subplots(figsize=(7.2, 1.4 + _ROW * len(rows)))
     named = set()
     for height, row in enumerate(rows):
         family, own = row_of(row.label).family, row.values(OWN)
@@ -52,9 +52,10 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     axis.set_axisbelow(True)
     axis.tick_params(axis="both", length=0)
     axis.set_xlabel("accuracy on clients' own samples, %: at 25, 50 and 100 % of the budget", fontsize=8, color=INK)
-    axis.set_title(TASKS[task].title, fontsize=10, color=INK)
+    axis.set_title(TASKS[task].title, fontsize=10, color=INK, pad=30)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.legend(fontsize=7, frameon=False, loc="lower left")
+    axis.tick_params(axis="x", labelsize=8)
+    axis.legend(fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncol=5)
     figure.tight_layout()
     text = svg(figure)
     pyplot.close(figure)
