@@ -142,13 +142,14 @@ def synthesize(
 
 def _what(trace: "CapacityTrace | AvailabilityTrace") -> str:
     from fedscale_ext.population.columns import CapacityTrace
+    from fedscale_ext.population.describe import reached
 
     drawn = "resampled from published marginals" if trace.resampled else "as traced"
     if trace.client_id.dtype.kind == "U":
         drawn += f", for {listed(trace.client_id.tolist(), 3)}"
     if isinstance(trace, CapacityTrace):
         return f"capacity of {len(trace):,} devices, {drawn}"
-    return f"availability of {len(trace):,} clients in {len(trace.active):,} intervals, {drawn}"
+    return f"availability of {len(trace):,} clients in {int(reached(trace).sum()):,} intervals, {drawn}"
 
 
 def _key(trace: "CapacityTrace | AvailabilityTrace") -> str:

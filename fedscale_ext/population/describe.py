@@ -44,6 +44,12 @@ def capacity_spreads(trace: CapacityTrace) -> list[Spread]:
     return [_spread("ms per sample", trace.computation_ms), _spread("kbit/s", trace.communication_kbps)]
 
 
+def reached(trace: AvailabilityTrace) -> np.ndarray:
+    """Return which intervals FedScale's clients are ever online in, bool [intervals]."""
+    period = np.repeat(trace.finish_time, np.diff(trace.offsets))
+    return np.asarray((trace.active <= trace.inactive) & (trace.active < period))
+
+
 def online(trace: AvailabilityTrace) -> Online:
     """Compute the statistics of an availability trace.
 
@@ -52,15 +58,15 @@ def online(trace: AvailabilityTrace) -> Online:
     """
     owner = np.repeat(np.arange(len(trace)), np.diff(trace.offsets))
     period = trace.finish_time[owner]
-    real = (trace.active <= trace.inactive) & (trace.active < period)
+    real = reached(trace)
     begin, owner = trace.active[real], owner[real]
     end = np.minimum(trace.inactive[real], period[real])
     order = np.lexsort((begin, owner))
     begin, end, owner = begin[order], end[order], owner[order]
     shift = owner * (2 * trace.finish_time.max())  # offset per client, so that one running maximum serves all
-    reached = np.maximum.accumulate(end + shift) - shift if len(end) else end
+    until_now = np.maximum.accumulate(end + shift) - shift if len(end) else end
     since = begin.copy()
-    since[1:] = np.where(owner[1:] == owner[:-1], np.maximum(begin[1:], reached[:-1]), begin[1:])
+    since[1:] = np.where(owner[1:] == owner[:-1], np.maximum(begin[1:], until_now[:-1]), begin[1:])
     length = np.maximum(end - since, 0)
     seconds = np.bincount(owner, weights=length, minlength=len(trace))
     days = int(np.clip(np.ceil(trace.finish_time.max() / 86400), 1, _MAX_DAYS))

@@ -1,4 +1,4 @@
-"""Notes on traces whose values look as if they were in another unit: seconds for milliseconds, bit/s for kbit/s."""
+"""Notes on traces whose values look wrong: seconds for milliseconds, bit/s for kbit/s, times beyond the period."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 _FACTOR = 10.0  # devices may be so many times as slow or as fast as FedScale's without a word
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 _MOST_DAYS = 60
+_FEW_BEYOND = 0.1  # share of intervals that may go beyond the period without a word
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,27 @@ def capacity_note(trace: CapacityTrace, source: str) -> str | None:
 
 
 def availability_note(trace: AvailabilityTrace, source: str) -> str | None:
-    """Return a sentence if the median period is below an hour or above 60 days.
+    """Return a sentence if the median period is below an hour or above 60 days, or if intervals go beyond it.
 
     Args:
         trace: The online intervals.
         source: Name of the file, for the sentence.
 
     """
-    median = float(np.median(trace.finish_time))
-    if _HOUR_S <= median <= _MOST_DAYS * _DAY_S:
-        return None
-    return (
-        f"{source}: the median finish_time is {_described(median, trace.finish_time)}, in seconds a period of less "
-        f"than an hour or more than {_MOST_DAYS} days: check the unit"
-    )
+    median, period = float(np.median(trace.finish_time)), np.repeat(trace.finish_time, np.diff(trace.offsets))
+    odd = []
+    if not _HOUR_S <= median <= _MOST_DAYS * _DAY_S:
+        odd.append(
+            f"the median finish_time is {_described(median, trace.finish_time)}, in seconds a period of less "
+            f"than an hour or more than {_MOST_DAYS} days: check the unit"
+        )
+    beyond = int((trace.inactive > period).sum())
+    if beyond > _FEW_BEYOND * len(period):
+        odd.append(
+            f"{beyond:,} of {len(period):,} intervals end after their client's finish_time, and what is beyond it "
+            "never counts: check finish_time"
+        )
+    return f"{source}: {'; '.join(odd)}" if odd else None
 
 
 def _described(median: float, values: np.ndarray) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
+from fedscale_ext.population.describe import reached
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.resample import resample_availability, resample_capacity
 from fedscale_ext.population.units import availability_note, capacity_note
@@ -54,6 +55,15 @@ def test_a_period_in_another_unit_than_seconds_is_reported(period: float, told: 
     note = availability_note(online(period), "device_avail_file b.csv") or ""
     assert bool(note) == told
     assert not told or (note.startswith("device_avail_file b.csv: ") and "finish_time" in note and "seconds" in note)
+
+
+def test_intervals_beyond_the_period_are_reported() -> None:
+    two_days = AvailabilityTrace(
+        np.array([1]), np.array([0, 2]), np.array([0.0, DAY]), np.array([HOUR, DAY + HOUR]), np.array([DAY])
+    )
+    note = availability_note(two_days, "a.csv")
+    assert note is not None and note.startswith("a.csv: 1 of 2 intervals end after their client's finish_time")
+    assert int(reached(two_days).sum()) == 1
 
 
 def test_drawn_availability_needs_no_words() -> None:
