@@ -55,7 +55,8 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     head = (
         f"# Job {config.fedscale.job_name}. The token that signs its messages comes first, and is in no file:\n"
         f"#   openssl rand -hex 32 | kubectl create secret generic {name} --from-file=token=/dev/stdin\n"
-        "# The image is that of the Dockerfile beside setup.py. Executors that come late are no loss: they join.\n"
+        "# The image is that of the Dockerfile beside setup.py.\n"
+        "# Executors that come late are no loss: they join.\n"
         f"# Data and results are on the volume of the claim {claim},\n"
         "# where relative paths of the configuration begin.\n"
     )

@@ -28,7 +28,7 @@ AGGREGATOR_STEPS = ("unit_sent", "result_in", "result_filed", "recorded", "check
 def calm(request: pytest.FixtureRequest, session_job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """A job, and how it ends undisturbed."""
     job = {**JOB, **JOBS[request.param]}
-    return job, run_job(session_job_file, job).compared
+    return job, run_job(session_job_file, {**job, "job_name": f"undisturbed_{request.param}"}).compared
 
 
 @pytest.mark.parametrize("seed", [1, 2])
