@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fedscale_ext.config.job_config import JobConfig, with_values
+from fedscale_ext.config.job_config import OF_A_PROCESS, SECRET, JobConfig, with_values
 from fedscale_ext.config.recorded import recorded_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.chain import VOLATILE
@@ -23,9 +23,7 @@ from fedscale_ext.util.reading import MEGA, read_json
 
 #: How far figures may differ where another processor or program rounds otherwise: by this, or by this share of them.
 TOLERANCE = 0.02
-# keys of how the job ran: where it wrote, and how its processes spoke, of which a replay has one
-_OF_THE_RUN = ("resume", "resume_from", "log_path", "job_name", "time_stamp", "wandb_token", "token_file", "tls_ca",
-               "tls_aggregator_cert", "tls_aggregator_key", "tls_executor_cert", "tls_executor_key")  # fmt: skip
+_OF_THE_RUN = OF_A_PROCESS | SECRET | {"job_name"}  # a replay is another process, in a folder of its own
 _NAME = "replay"
 _NOT_FIGURES = {"sha256", "clients", "worst_client"}  # of an evaluation: these follow from single bits
 _TESTS = ("evaluation", *LAST)

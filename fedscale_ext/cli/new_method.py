@@ -80,7 +80,7 @@ def check_name(name: str) -> None:
 
 
 def _texts(kind: Kind) -> dict[Path, str]:
-    """The files of a kind's skeleton: text by place."""
+    """The files of a kind's skeleton: text by path."""
     texts = _read(_SKELETON / "common")
     for path, text in _read(_SKELETON / kind).items():
         texts[path] = texts[path].replace(_HERE, text) if path in texts else text
@@ -92,9 +92,9 @@ def _read(folder: Path) -> dict[Path, str]:
     return {path.relative_to(folder): path.read_text(encoding="utf-8") for path in files}
 
 
-def _write(folder: Path, place: Path, text: str, name: str) -> Path:
-    """Write a file of the skeleton under the user's name; its place relative to ``folder``."""
-    path = Path(str(place).replace(_NAME, name))
+def _write(folder: Path, template: Path, text: str, name: str) -> Path:
+    """Write a file of the skeleton under the user's name; return its path relative to ``folder``."""
+    path = Path(str(template).replace(_NAME, name))
     camel = "".join(word.capitalize() for word in name.split("_"))
     (folder / path).parent.mkdir(exist_ok=True)
     (folder / path).write_text(text.replace(_NAME, name).replace(_CLASS, camel), encoding="utf-8")

@@ -44,12 +44,12 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     entry = ["python", "-m", "fedscale_ext.cluster.entry", keys.exp_path, keys.aggregator_entry]
     words = [*map(_literal, preparation.arguments(alone, **shared)[AGGREGATOR]), "--ps_ip=$(POD_IP)"]
     join = ["python", "-m", "fedscale_ext.cli", "executor", "join"]
-    place = [*map(_literal, join_arguments(config, name, _PORT)), "--token-file", token_file]
+    arguments = [*map(_literal, join_arguments(config, name, _PORT)), "--token-file", token_file]
     pod = (image, claim, config.fedscale.use_cuda)
     documents = [
         _service(name),
         _job(name, AGGREGATOR, entry, words, *pod, backoffLimit=0),  # --resume is a new job
-        _job(name, _EXECUTORS, join, place, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
+        _job(name, _EXECUTORS, join, arguments, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
              completions=executors, parallelism=executors),  # a pod that is lost is replaced
     ]  # fmt: skip
     head = (

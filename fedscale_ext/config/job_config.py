@@ -24,15 +24,15 @@ from fedscale_ext.util.reading import read_plain
 from fedscale_ext.util.validation import first_fault
 from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 
-_SECRET = {"wandb_token"}
+SECRET = {"wandb_token"}
 _POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
 # keys that each process of a job has for itself
-_OF_A_PROCESS = {"log_path", "time_stamp", "ps_ip", "ps_port", "this_rank", "num_executors", "executor_configs",
+OF_A_PROCESS = {"log_path", "time_stamp", "ps_ip", "ps_port", "this_rank", "num_executors", "executor_configs",
                  "cuda_device", "resume", "resume_from", "token_file", "tls_ca", "tls_aggregator_cert",
                  "tls_aggregator_key", "tls_executor_cert", "tls_executor_key"}  # fmt: skip
 # keys that say where a job runs, and for how many rounds, not what it computes; nothing reads conf_path, a folder in
 # each machine's own home directory
-_NOT_DECISIVE = _OF_A_PROCESS | {"rounds", "job_name", "conf_path", "unit_timeout_s", "register_timeout_s",
+_NOT_DECISIVE = OF_A_PROCESS | {"rounds", "job_name", "conf_path", "unit_timeout_s", "register_timeout_s",
                                  "max_message_mb", "checkpoint_interval", "checkpoint_keep", "lease_s",
                                  "replacement_s", "reconnect_s", "unit_tries", "message_window_s"}  # fmt: skip
 
@@ -94,7 +94,7 @@ class JobConfig:
     def echo(self) -> dict[str, Any]:
         """Every setting of the job as one flat JSON object, but for secrets."""
         settings = {**vars(self.fedscale), **self.job.model_dump(), **self.params}
-        return {key: value for key, value in settings.items() if key not in _SECRET}
+        return {key: value for key, value in settings.items() if key not in SECRET}
 
     def origin(self) -> str:
         """Return what names the configuration in a command: the path of its file, or METHOD --on DATA."""
@@ -286,7 +286,7 @@ def to_argv(config: JobConfig, **extra: Any) -> list[str]:
 
 def shared_argv(config: JobConfig) -> list[str]:
     """Return the arguments that every executor of the job has, wherever it is; none is secret or of one process."""
-    pairs = {key: value for key, value in config.given.items() if key not in _OF_A_PROCESS | _SECRET}
+    pairs = {key: value for key, value in config.given.items() if key not in OF_A_PROCESS | SECRET}
     return [f"--{key}={_as_text(key, value)}" for key, value in pairs.items()]
 
 

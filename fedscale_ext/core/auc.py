@@ -113,11 +113,11 @@ def histograms_of(parts: Iterable[AucSums], classes: int) -> np.ndarray:
 
 def pooled(histograms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the area of each class and the most that it is off, float64 [classes] each, of :func:`histograms_of`."""
-    others, own = histograms
-    pairs = others.sum(axis=1) * own.sum(axis=1)
-    below = np.cumsum(others, axis=1) - others
-    alike = (own * others).sum(axis=1)
-    return _ratio(2 * (own * below).sum(axis=1) + alike, 2 * pairs), _ratio(alike, 2 * pairs)
+    negatives, positives = histograms
+    pairs = negatives.sum(axis=1) * positives.sum(axis=1)
+    below = np.cumsum(negatives, axis=1) - negatives
+    alike = (positives * negatives).sum(axis=1)
+    return _ratio(2 * (positives * below).sum(axis=1) + alike, 2 * pairs), _ratio(alike, 2 * pairs)
 
 
 def to_tensors(sums: AucSums) -> dict[str, Tensor]:
@@ -152,28 +152,28 @@ def _areas(owner: np.ndarray, labels: np.ndarray, scores: np.ndarray, clients: i
     sample, of_class = np.nonzero(there[owner])
     pair, score = numbers[owner[sample], of_class], scores[sample, of_class]
     order = np.lexsort((score, pair))
-    pair, score, own = pair[order], score[order], (labels[sample] == of_class)[order]
+    pair, score, positive = pair[order], score[order], (labels[sample] == of_class)[order]
     first = np.ones(len(pair), dtype=bool)  # of a run of equal scores of one pair
     first[1:] = (pair[1:] != pair[:-1]) | (score[1:] != score[:-1])
     starts = np.flatnonzero(first)
     if not len(starts):
         return np.zeros(0)
-    run_own, run_others = (np.add.reduceat(mine.astype(np.int64), starts) for mine in (own, ~own))
+    positives, negatives = (np.add.reduceat(each.astype(np.int64), starts) for each in (positive, ~positive))
     pair = pair[starts]
-    own_total, others_total = (_sums(pair, values) for values in (run_own, run_others))
-    before = np.cumsum(run_others) - run_others
-    before -= (np.cumsum(others_total) - others_total)[pair]
-    return _ratio(_sums(pair, run_own * (2 * before + run_others)), 2 * own_total * others_total)
+    all_positives, all_negatives = (_sums(pair, values) for values in (positives, negatives))
+    before = np.cumsum(negatives) - negatives
+    before -= (np.cumsum(all_negatives) - all_negatives)[pair]
+    return _ratio(_sums(pair, positives * (2 * before + negatives)), 2 * all_positives * all_negatives)
 
 
 def _cells(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return the cell of each score, int64 [samples, classes]."""
     classes = scores.shape[1]
     bins = bins_of(classes)
-    place = (np.arcsinh(np.clip(scores, -1e9, 1e9)) / _REACH + 1) * (bins / 2)
-    at = np.clip(np.floor(place), 0, bins - 1).astype(np.int64)
-    own = labels[:, None] == np.arange(classes)
-    return (own * classes + np.arange(classes)) * bins + at
+    position = (np.arcsinh(np.clip(scores, -1e9, 1e9)) / _REACH + 1) * (bins / 2)
+    index = np.clip(np.floor(position), 0, bins - 1).astype(np.int64)
+    positive = labels[:, None] == np.arange(classes)
+    return (positive * classes + np.arange(classes)) * bins + index
 
 
 def _sums(of: np.ndarray, values: np.ndarray) -> np.ndarray:

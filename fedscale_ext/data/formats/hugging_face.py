@@ -95,26 +95,26 @@ class DatasetsSource(Source):
         splits = {str(name): part for name, part in opened.items()} if isinstance(opened, Mapping) else {"": opened}
         names = list(splits)
         if self.split is not None:
-            wanted = [name.strip() for name in self.split.split(",")]
-            if len(wanted) > 2 or len(set(wanted)) < len(wanted) or not set(wanted) <= set(names):
+            chosen = [name.strip() for name in self.split.split(",")]
+            if len(chosen) > 2 or len(set(chosen)) < len(chosen) or not set(chosen) <= set(names):
                 has = f"the splits {quoted(names)}" if names != [""] else "no splits"
                 raise UserError(
                     f"--split {self.split}: {self.title} has {has}; name one, or one for training and one for tests: "
                     "train,test"
                 )
         elif len(names) == 1:
-            wanted = names
+            chosen = names
         elif "train" in names:
-            wanted = ["train", *[name for name in _TESTS if name in names][:1]]
+            chosen = ["train", *[name for name in _TESTS if name in names][:1]]
         else:
             raise UserError(
                 f"{self.title} has the splits {quoted(names)}: name the one for training, and after a comma the one "
                 "for tests, by --split"
             )
-        if left := [name for name in names if name not in wanted]:
+        if left := [name for name in names if name not in chosen]:
             self._notes.append(f"the splits {quoted(left)} are left out; --split names others")
-        tests = (False, True) if len(wanted) > 1 else (None,)
-        return [(name, splits[name], test) for name, test in zip(wanted, tests, strict=True)]
+        tests = (False, True) if len(chosen) > 1 else (None,)
+        return [(name, splits[name], test) for name, test in zip(chosen, tests, strict=True)]
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`Source`; by client, so that clients are numbered in that order."""
@@ -142,8 +142,8 @@ class DatasetsSource(Source):
         for begin in range(0, len(order), _ROWS):
             rows = order[begin : begin + _ROWS].tolist()
             for row, sample in zip(rows, self._inputs(part, x, rows, where), strict=True):
-                place = f"row {row} of {where} (counted from 0)"
-                yield Sample(sample, int(labels[row]), str(owner[row]), test, place)
+                row_name = f"row {row} of {where} (counted from 0)"
+                yield Sample(sample, int(labels[row]), str(owner[row]), test, row_name)
 
     def _columns(self, part: Any) -> tuple[list[str], str, str | None]:
         """Columns of samples, of labels and of clients (None: it has none)."""

@@ -15,6 +15,7 @@ linear layers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -51,10 +52,8 @@ class Paired(nn.Module):
         return logits
 
 
-class HiddenPaired(Paired):
-    """A pair whose training gives a third row: the error of the projected features, once for each class.
-
-    In training [B, C, H, W] -> [B, 3, classes]; then -> the own network's logits [B, classes].
+class FeaturesPaired(Paired):
+    """A pair whose last layers give logits and their inputs, the features, side by side.
 
     Args:
         own: The client's network.
@@ -65,6 +64,9 @@ class HiddenPaired(Paired):
         classes: Number of classes.
 
     """
+
+    in_tests: ClassVar[bool] = False
+    """Whether the last layers give features outside training, too."""
 
     def __init__(
         self,
@@ -77,10 +79,25 @@ class HiddenPaired(Paired):
     ) -> None:
         super().__init__(own, shared, exits)
         for model, layer in zip((own, shared), layers, strict=True):
-            with_input(model, layer)
-        self.projection = nn.Linear(widths[1], widths[0], bias=False)
+            with_input(model, layer, always=self.in_tests)
+        self.layers = layers
         self.logits = Columns(0, classes)
         self.features = nn.ModuleList(Columns(classes, classes + width) for width in widths)
+        self.add_projections(widths, classes)
+
+    def add_projections(self, widths: tuple[int, int], classes: int) -> None:
+        """Add the layers that make features of one width."""
+        raise NotImplementedError
+
+
+class HiddenPaired(FeaturesPaired):
+    """A pair whose training gives a third row: the error of the projected features, once for each class.
+
+    In training [B, C, H, W] -> [B, 3, classes]; then -> the own network's logits [B, classes].
+    """
+
+    def add_projections(self, widths: tuple[int, int], classes: int) -> None:  # noqa: D102
+        self.projection = nn.Linear(widths[1], widths[0], bias=False)
         self.error = SquaredError(classes)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
@@ -93,48 +110,28 @@ class HiddenPaired(Paired):
         return rows
 
 
-class FusedPaired(Paired):
+class FusedPaired(FeaturesPaired):
     """A pair whose last layers read one representation, which fuses the features of both networks.
 
     The own network's last layer reads all of it, the shared one's its first columns, as many as that network has
     features. In training [B, C, H, W] -> [B, 2, classes]; then -> the own network's logits [B, classes].
-
-    Args:
-        own: The client's network.
-        shared: The shared network.
-        exits: Whether each has an axis of exits in training.
-        layers: Names of their last linear layers.
-        widths: Widths of their features; the shared network's is not larger.
-        classes: Number of classes.
-
     """
 
-    def __init__(
-        self,
-        own: nn.Module,
-        shared: nn.Module,
-        exits: tuple[bool, bool],
-        layers: tuple[str, str],
-        widths: tuple[int, int],
-        classes: int,
-    ) -> None:
-        super().__init__(own, shared, exits)
-        for model, layer in zip((own, shared), layers, strict=True):
-            with_input(model, layer, always=True)
-        self._layers = layers
+    in_tests: ClassVar[bool] = True
+
+    def add_projections(self, widths: tuple[int, int], classes: int) -> None:  # noqa: D102
         self.projection = nn.ModuleDict(
             {"own": nn.Linear(widths[0], widths[0]), "shared": nn.Linear(widths[1], widths[0], bias=False)}
         )
-        self.logits, self.first = Columns(0, classes), Columns(0, widths[1])
-        self.features = nn.ModuleList(Columns(classes, classes + width) for width in widths)
+        self.first = Columns(0, widths[1])
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         shared, own = self.last[1](self.shared(x)), self.last[0](self.own(x))
         fused = self.projection["own"](self.features[0](own)) + self.projection["shared"](self.features[1](shared))
-        logits: Tensor = self.logits(self.own.get_submodule(self._layers[0])(fused))
+        logits: Tensor = self.logits(self.own.get_submodule(self.layers[0])(fused))
         if not self.training:
             return logits
-        others = self.logits(self.shared.get_submodule(self._layers[1])(self.first(fused)))
+        others = self.logits(self.shared.get_submodule(self.layers[1])(self.first(fused)))
         rows: Tensor = self.stack(others, logits)
         return rows
 

@@ -61,28 +61,28 @@ class MyMethodAggregator(MultiModelAggregator):
         if self.params.layers >= len(layers):
             raise UserError(f"mymethod.layers is {self.params.layers}; the model has {len(layers)} layers")
         last = layers[len(layers) - self.params.layers :]
-        self.kept = [name for name in names if name.rpartition(".")[0] in last]
+        self.personal = [name for name in names if name.rpartition(".")[0] in last]
 
     def client_tensors(self) -> list[ClientTensors]:
         """What each client keeps: files have it between rounds. The template gives names, shapes and types."""
         kinds = super().client_tensors()
-        if not self.kept:
+        if not self.personal:
             return kinds
-        template = {name: self.pool["global"].state[name] for name in self.kept}
+        template = {name: self.pool["global"].state[name] for name in self.personal}
         return [*kinds, ClientState(self.log_dir, self.task.num_clients, {"global": template})]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Every participant trains all layers, and the body alone travels: ``bytes`` count in each direction."""
         model = self.pool["global"]
-        body = model.cost.bytes - sum(model.state[name].nbytes for name in self.kept)
-        return [WorkItem(int(client), "global", {"kept": self.kept}, bytes=body) for client in participants]
+        body = model.cost.bytes - sum(model.state[name].nbytes for name in self.personal)
+        return [WorkItem(int(client), "global", {"personal": self.personal}, bytes=body) for client in participants]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """The mean of the bodies; the server's own last layers stay as they are."""
         old = self.pool["global"].state
-        self.pool.update("global", {**means["global"], **{name: old[name] for name in self.kept}})
+        self.pool.update("global", {**means["global"], **{name: old[name] for name in self.personal}})
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Each client is tested on the body with its own last layers."""
-        key = personal_version("global") if self.kept else "global"
+        key = personal_version("global") if self.personal else "global"
         return EvaluationPlan([key] * self.task.num_clients)

@@ -19,7 +19,7 @@ class MyMethodClient(PersonalModelClient):
         if conf.client_state is None:  # it keeps nothing, or fine-tunes
             return result
         state = model.state_dict()
-        return {**result, "client_state": copied({name: state[name] for name in conf.objective["kept"]})}
+        return {**result, "client_state": copied({name: state[name] for name in conf.objective["personal"]})}
 
 
 class MyMethodExecutor(MultiModelExecutor):
