@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evals.benchmark.methods import ROWS
 from evals.benchmark.picture import picture
-from evals.benchmark.standing import entries
+from evals.benchmark.standing import complete, entries
 from evals.benchmark.table import accuracy_cells, best_of_families, cost_cells, markdown, short_cells
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.blocks import with_block
@@ -56,7 +56,10 @@ def pages(runs: Sequence[Measurement]) -> dict[Path, str]:
     texts = {
         FOLDER / "results.md": results_page(runs),
         evals: with_block(
-            evals.read_text(encoding="utf-8"), "benchmark", _COMMAND, markdown(short_cells(entries(runs, "har")))
+            evals.read_text(encoding="utf-8"),
+            "benchmark",
+            _COMMAND,
+            markdown(short_cells(complete(entries(runs, "har")))),
         ),
         root: with_block(root.read_text(encoding="utf-8"), "benchmark", _COMMAND, markdown(best_methods(runs))),
     }
@@ -66,7 +69,7 @@ def pages(runs: Sequence[Measurement]) -> dict[Path, str]:
 def best_methods(runs: Sequence[Measurement] | None = None) -> list[list[str]]:
     """Return the best row of each family on UCI HAR as a table; its headings first. By default, of what is recorded."""
     known = list(Records.load(FOLDER).runs.values()) if runs is None else runs
-    return short_cells(best_of_families(entries(known, "har")))
+    return short_cells(best_of_families(complete(entries(known, "har"))))
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from evals.paper.measurement import Measurement
 
 OWN = "own %"
 """The figure that decides: accuracy on a client's own test samples, mean over clients."""
+_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ def entries(runs: Sequence[Measurement], task: str) -> list[Entry]:
             by_label.setdefault(str(run.keys["row"]), {})[run.seed] = run
     rows = [Entry(label, jobs) for label, jobs in by_label.items()]
     return sorted(rows, key=lambda entry: -float(entry.values(OWN).mean()))
+
+
+def complete(rows: Sequence[Entry]) -> list[Entry]:
+    """Return the rows that have three seeds or more, which short tables show."""
+    return [row for row in rows if len(row.runs) >= _SEEDS]
 
 
 def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:

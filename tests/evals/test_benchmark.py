@@ -175,6 +175,11 @@ def test_pages_are_those_of_the_recorded_lines() -> None:
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: python -m evals.benchmark.pages writes it"
 
 
+def test_short_tables_wait_for_three_seeds() -> None:
+    three = [*lines(), Measurement("har", "benchmark", 3, {"row": "FjORD", "learning_rate": 0.1}, lines()[0].figures)]
+    assert [row.label for row in standing.complete(standing.entries(three, "har"))] == ["FjORD"]
+
+
 def test_a_short_table_has_the_best_of_each_family() -> None:
     shown = table.short_cells(table.best_of_families(standing.entries(lines(), "har")))[1:]
     assert shown == [
