@@ -70,6 +70,14 @@ def job(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
     return {**result(logs), "chain": chain(logs)}
 
 
+def test_a_section_that_comes_again_takes_its_room_once() -> None:
+    sections = KeptSections(4)
+    sections.keep("a", b"aa")
+    for _ in range(2):  # a unit whose message was lost is answered again
+        sections.keep("b", b"bb")
+    assert sections.of({"x": "a", "y": "b"}) is not None
+
+
 def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = Messages(monkeypatch)
     kept = job(job_file, "kept")
