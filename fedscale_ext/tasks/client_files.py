@@ -180,6 +180,7 @@ class ClientFiles:
 
     def drop_after(self, round: int) -> None:
         """Remove the files of later rounds, which belong to an abandoned course of the job."""
+        self.finish()
         self._versions.clear()
         for folder in self._folder.glob("*"):
             for path in folder.iterdir():
@@ -193,6 +194,7 @@ class ClientFiles:
 
     def drop_unneeded(self, checkpoints: Iterable[int]) -> None:
         """Remove the files that no checkpoint needs; ``checkpoints`` are rounds, this one's included."""
+        self.finish()  # a file that is written after its removal would stay
         ends = np.array(sorted(checkpoints))
         for (key, client), versions in self._versions.items():
             if len(versions) > 1:

@@ -1,6 +1,7 @@
 """Files of clients' tensors that threads write: whole when they are read, and on the disk before a checkpoint."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,23 @@ def test_files_are_on_the_disk_when_a_checkpoint_is_written(
     assert not list(tmp_path.glob("*/*"))
     threading.Timer(0.01, gate.opened.set).start()
     files.digests(1) if asked == "digests" else files.state()
+    assert [path.name for path in tmp_path.glob("*/*")] == ["1-000001.safetensors"]
+
+
+@pytest.mark.parametrize("drop", [lambda files: files.drop_unneeded([1]), lambda files: files.drop_after(1)])
+def test_a_file_that_goes_is_not_written_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drop: Callable[[ClientFiles], None]
+) -> None:
+    files = ClientFiles(tmp_path, 1)
+    files.write(1, KEY, 1, tensors(1))
+    files.settle()
+    files.finish()
+    gate = Gate(monkeypatch)
+    files.write(2, KEY, 1, tensors(2))
+    files.settle()
+    threading.Timer(0.01, gate.opened.set).start()
+    drop(files)
+    files.finish()
     assert [path.name for path in tmp_path.glob("*/*")] == ["1-000001.safetensors"]
 
 
