@@ -153,6 +153,12 @@ def searched(spec: ModelSpec) -> bool:
     return hasattr(module, "searched") and bool(module.searched(spec))
 
 
+def outputs(spec: ModelSpec) -> int:
+    """Return from how many exits of the network a sample's logits come (``models/multi_exit/family.py``)."""
+    module: Any = family(spec)
+    return int(module.outputs(spec)) if hasattr(module, "outputs") else 1
+
+
 def initial_state(spec: ModelSpec, seed: int | torch.Generator) -> dict[str, Tensor]:
     """Draw the initial parameters and buffers on the CPU.
 

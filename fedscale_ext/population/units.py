@@ -9,7 +9,7 @@ from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 _FACTOR = 10.0  # devices may be so many times as slow or as fast as FedScale's without a word
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 _MOST_DAYS = 60
-_FEW_BEYOND = 0.1  # share of intervals that may go beyond the period without a word
+_FEW = 0.1  # share of intervals that may go beyond the period, or end before they begin, without a word
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def capacity_note(trace: CapacityTrace, source: str) -> str | None:
 
 
 def availability_note(trace: AvailabilityTrace, source: str) -> str | None:
-    """Return a sentence if the median period is below an hour or above 60 days, or if intervals go beyond it.
+    """Return a sentence if the median period is below an hour or above 60 days, or if intervals go beyond it or back.
 
     Args:
         trace: The online intervals.
@@ -69,10 +69,16 @@ def availability_note(trace: AvailabilityTrace, source: str) -> str | None:
             f"than an hour or more than {_MOST_DAYS} days: check the unit"
         )
     beyond = int((trace.inactive > period).sum())
-    if beyond > _FEW_BEYOND * len(period):
+    if beyond > _FEW * len(period):
         odd.append(
             f"{beyond:,} of {len(period):,} intervals end after their client's finish_time, and what is beyond it "
             "never counts: check finish_time"
+        )
+    backward = int((trace.active > trace.inactive).sum())
+    if backward > _FEW * len(period):
+        odd.append(
+            f"{backward:,} of {len(period):,} intervals end before they begin and never count: active and inactive "
+            "look swapped"
         )
     return f"{source}: {'; '.join(odd)}" if odd else None
 

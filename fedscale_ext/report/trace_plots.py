@@ -87,7 +87,8 @@ def _availability(axes: "np.ndarray", trace: AvailabilityTrace) -> None:
     )
     axes[0].set(xlim=(0, 24), ylim=(0, None), xticks=range(0, 25, 4))
     _tidy(axes[1], "Share of time online", "% of its period", "% of clients, at most so much")
-    axes[1].plot(100 * np.sort(presence.share), 100 * np.arange(1, len(trace) + 1) / len(trace), color=_SECOND, lw=2)
+    steps = 100 * np.arange(len(trace) + 1) / len(trace)
+    axes[1].step([0, *100 * np.sort(presence.share), 100], [*steps, 100], where="post", color=_SECOND, lw=2)
     axes[1].set(xlim=(0, 100), ylim=(0, 100))
     _tidy(axes[2], "Length of an interval", "minutes", "intervals")
     long = presence.minutes[presence.minutes > 0]

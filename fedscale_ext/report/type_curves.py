@@ -34,7 +34,7 @@ def curves(job: LoadedJob) -> dict[str, np.ndarray]:
         raise UserError(f"{job.folder} is damaged, or of another version: results.types{key}: {requirement}") from None
     known = {row.type: [pair for pair in row.curve or () if None not in pair] for row in types}
     curves_by_type = {name: np.array(pairs, dtype=np.float64).reshape(-1, 2) for name, pairs in known.items()}
-    return curves_by_type if len(curves_by_type) > 1 else {}
+    return {name: curve for name, curve in curves_by_type.items() if len(curve)} if len(curves_by_type) > 1 else {}
 
 
 def drawn(curves_by_type: Mapping[str, np.ndarray]) -> "Figure":

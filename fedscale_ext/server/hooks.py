@@ -34,6 +34,7 @@ from fedscale_ext.server.requirements import (
     check_groups,
     check_local_training,
     check_prox,
+    check_trained,
     setting_notices,
 )
 from fedscale_ext.server.scaffold import ControlVariates
@@ -78,6 +79,9 @@ class MethodHooks(Coordinator):
 
     #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
     chooses_paths: ClassVar[bool] = False
+
+    #: Whether its clients train all exits of a network, so that ``model`` may have several.
+    trains_exits: ClassVar[bool] = False
 
     #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
     prox_param: ClassVar[str] = ""
@@ -242,16 +246,7 @@ class MethodHooks(Coordinator):
     def trained_spec(self, model: str) -> ModelSpec:
         """The spec of a named model or a spec file that clients train; UserError for one that this method cannot."""
         spec = self._configured(model)
-        if models.searched(spec) and not self.chooses_paths:
-            raise UserError(
-                f"the model {model} is a supernet, and {self.config.job.method} does not choose among its "
-                "operators: name a path of it, such as cnn_l_smallest or a spec file with one operator per layer"
-            )
-        if dict(spec.fields).get("readout") == "all" and not self.chooses_paths:
-            raise UserError(
-                f"the model {model} learns what follows each symbol of a text, and {self.config.job.method} "
-                "trains on what follows the last one: name one with readout last, such as rnn_largest"
-            )
+        check_trained(model, spec, self.config, type(self))
         return spec
 
     def initial_state(self, spec: ModelSpec) -> State:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
 
 if TYPE_CHECKING:
     from fedscale_ext.server.hooks import MethodHooks
@@ -118,6 +120,26 @@ def check_prox(config: JobConfig, method: "type[MethodHooks]", params: Any) -> N
         raise UserError(
             f"prox_mu does nothing where clients of method {name} take the weight of FedProx's term from "
             f"{name}.{param}: set that, or remove prox_mu"
+        )
+
+
+def check_trained(model: str, spec: ModelSpec, config: JobConfig, method: "type[MethodHooks]") -> None:
+    """UserError where clients of ``method`` cannot train the ``spec`` of a ``model`` that the configuration names."""
+    name = config.job.method
+    if models.searched(spec) and not method.chooses_paths:
+        raise UserError(
+            f"the model {model} is a supernet, and {name} does not choose among its operators: name a path of it, such "
+            "as cnn_l_smallest or a spec file with one operator per layer"
+        )
+    if (exits := models.outputs(spec)) > 1 and not method.trains_exits:
+        raise UserError(
+            f"the model {model} has {exits} exits, and clients of {name} train one: name one with one exit, such as "
+            f"{model.replace('multi_', 'single_') if model.startswith('multi_') else 'single_exit_cnn10'}"
+        )
+    if dict(spec.fields).get("readout") == "all" and not method.chooses_paths:
+        raise UserError(
+            f"the model {model} learns what follows each symbol of a text, and {name} trains on what follows the last "
+            "one: name one with readout last, such as rnn_largest"
         )
 
 

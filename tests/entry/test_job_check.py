@@ -48,6 +48,12 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
             "no device affords type resnet18",
         ),
         ({"method": "heterofl", "heterofl.groups": [1, 2, 3, 4, 5]}, "heterofl.groups"),
+        ({"model": "multi_exit_cnn3"}, "multi_exit_cnn3 has 3 exits, and clients of fedavg train one"),
+        ({"method": "heterofl", "model": "multi_exit_cnn3"}, "clients of heterofl train one"),
+        (
+            {"method": "fedmd", "fedmd.types": ["cnn_small", "multi_exit_cnn3"], "public_samples": 4},
+            "clients of fedmd train one",
+        ),
         ({"dp_epsilon": 1.0}, "dp_epsilon needs differential privacy"),
         ({"initial_weights": "/nowhere.safetensors"}, "/nowhere.safetensors"),
         ({"data_dir": "/nowhere"}, "fedscale dataset"),

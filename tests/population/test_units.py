@@ -66,6 +66,16 @@ def test_intervals_beyond_the_period_are_reported() -> None:
     assert int(reached(two_days).sum()) == 1
 
 
+def test_intervals_that_end_before_they_begin_are_reported() -> None:
+    begin, end = np.array([0.0, 2 * HOUR]), np.array([HOUR, 3 * HOUR])
+    right = AvailabilityTrace(np.array([1]), np.array([0, 2]), begin, end, np.array([DAY]))
+    swapped = AvailabilityTrace(np.array([1]), np.array([0, 2]), end, begin, np.array([DAY]))
+    assert availability_note(right, "a.csv") is None
+    note = availability_note(swapped, "a.csv")
+    assert note is not None and "2 of 2 intervals end before they begin" in note and "swapped" in note
+    assert not reached(swapped).any()
+
+
 def test_drawn_availability_needs_no_words() -> None:
     assert availability_note(resample_availability(50, 1), "a") is None
 

@@ -43,7 +43,8 @@ def test_long_names_break_where_their_words_end(tmp_path: Path) -> None:
 
 
 def test_each_type_has_a_line_of_its_own(tmp_path: Path) -> None:
-    job = job_with(tmp_path / "typed", {"types": TYPES})
+    nobody = {"type": "nobody", "clients": 0, "curve": [[1, None], [10, None]]}
+    job = job_with(tmp_path / "typed", {"types": [*TYPES, nobody]})
     (axis,) = type_curves.drawn(type_curves.curves(job)).axes
     lines = {str(line.get_label()): line for line in axis.get_lines()}
     assert list(lines) == ["large<net>", "small"]

@@ -92,6 +92,8 @@ class ExitLevelsAggregator(LevelsAggregator):
     Their ``Params`` extend :class:`ExitLevelsParams`.
     """
 
+    trains_exits: ClassVar[bool] = True
+
     def full_spec(self) -> ModelSpec:
         """Spec of the network with all its exits; its state holds that of every level."""
         spec = self.initial_spec()

@@ -33,6 +33,7 @@ from fedscale_ext.models.multi_exit.spec import (
     make,
     maps,
     num_exits,
+    outputs,
     pool_of,
     positions_read,
     prefix,
@@ -40,7 +41,7 @@ from fedscale_ext.models.multi_exit.spec import (
 )
 from fedscale_ext.models.parts import conv, conv_bn, initialise, linear, norm
 
-__all__ = ["FIELDS", "NAMED", "build", "layout", "make", "num_exits", "prefix", "resized"]
+__all__ = ["FIELDS", "NAMED", "build", "layout", "make", "num_exits", "outputs", "prefix", "resized"]
 
 Shape = tuple[int, int, int]
 

@@ -72,6 +72,11 @@ def num_exits(spec: ModelSpec) -> int:
     return len(spec["positions"])
 
 
+def outputs(spec: ModelSpec) -> int:
+    """Return from how many exits a sample's logits come in a forward pass."""
+    return int(spec["exits"]) if spec["heads"] == "all" else 1
+
+
 class Stage(NamedTuple):
     """One stage that a network holds: ``exit`` is the name of the exit behind it, if one is held.
 

@@ -104,7 +104,7 @@ def test_jobs_of_several_depths_are_the_same_in_cohorts_and_after_a_resume(job_f
 
 def test_a_method_without_exits_trains_the_last_one_and_says_so(job_file: Path) -> None:
     keys = {"rounds": 1, "eval_interval": 1}
-    with pytest.raises(UserError, match="use a single_exit_ model"):
+    with pytest.raises(UserError, match="name one with one exit, such as single_exit_cnn3"):
         fedscale_ext.run(job_file, model="multi_exit_cnn3", job_name="several", **keys)
     good = fedscale_ext.run(job_file, model="single_exit_cnn3", job_name="single", **keys)
     assert good["models"][0]["spec"]["fields"]["heads"] == "last"
