@@ -4,7 +4,16 @@ from fedscale_ext.core.model_spec import Axis, Cost, Layout, ModelSpec
 from fedscale_ext.models.cost import cost
 from fedscale_ext.models.dense import dense
 from fedscale_ext.models.files import configured_spec
-from fedscale_ext.models.registry import build, family, initial_state, layout, named_spec, outputs, parameter_names, searched
+from fedscale_ext.models.registry import (
+    build,
+    family,
+    initial_state,
+    layout,
+    named_spec,
+    outputs,
+    parameter_names,
+    searched,
+)
 from fedscale_ext.models.taps import taps
 from fedscale_ext.models.widths import check_resizable, group_widths, resized, scaled
 
