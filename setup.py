@@ -46,6 +46,7 @@ setup(
         "numpy>=1.26",
         "grpcio>=1.60",
         "protobuf>=3.20",
+        "cryptography>=42.0",
         "PyYAML>=6.0",
         "overrides>=7.4",
         "tensorboard>=2.15",

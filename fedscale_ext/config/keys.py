@@ -357,7 +357,9 @@ class JobKeys(BaseModel):
         description="Largest difference in seconds between the time in a message and the clock of its receiver.",
     )
     tls_ca: str | None = Field(
-        None, description="PEM file of the authority that signed the certificates of both sides. It turns TLS on."
+        None,
+        description="PEM file of the authority that signed the certificates of both sides, for TLS with these. Without "
+        "it, a job with token_file whose ps_ip is not loopback uses TLS with certificates that come from the token.",
     )
     tls_aggregator_cert: str | None = Field(None, description="PEM file of the aggregator's certificate, for ps_ip.")
     tls_aggregator_key: str | None = Field(None, description="PEM file of the aggregator's key, without a password.")

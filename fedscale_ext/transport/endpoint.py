@@ -11,6 +11,7 @@ import psutil
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.transport.job_tls import NAME, Certificates, derived
 from fedscale_ext.transport.signing import Signer
 from fedscale_ext.util.token import read_token
 
@@ -69,7 +70,7 @@ def _token(config: JobConfig) -> bytes:
 
 
 def listen(server: grpc.Server, config: JobConfig) -> None:
-    """Open the aggregator's port; with ``tls_ca``, both sides must have a certificate.
+    """Open the aggregator's port; with TLS (see :func:`uses_tls`), both sides must have a certificate.
 
     Args:
         server: The gRPC server that listens on it.
@@ -79,12 +80,12 @@ def listen(server: grpc.Server, config: JobConfig) -> None:
         UserError: If the port cannot be opened, or a certificate cannot be used.
 
     """
-    pair = _certificates(config, "aggregator")
+    certificates = _certificates(config, "aggregator")
     try:
-        if pair is None:
+        if certificates is None:
             server.add_insecure_port(address(config))
         else:
-            authority, certificate, key = pair
+            authority, certificate, key = certificates
             credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
             server.add_secure_port(address(config), credentials)
     except RuntimeError:
@@ -94,19 +95,37 @@ def listen(server: grpc.Server, config: JobConfig) -> None:
         ) from None
 
 
-def channel_credentials(config: JobConfig) -> grpc.ChannelCredentials | None:
-    """Return an executor's TLS credentials; None if the configuration sets no ``tls_ca``."""
-    pair = _certificates(config, "executor")
-    if pair is None:
+def channel_security(config: JobConfig) -> tuple[grpc.ChannelCredentials | None, list[tuple[str, str]]]:
+    """Return an executor's TLS credentials, None without TLS, and options of its channel that belong to them.
+
+    Args:
+        config: The job's configuration.
+
+    Raises:
+        UserError: If a certificate or the token cannot be used.
+
+    """
+    certificates = _certificates(config, "executor")
+    if certificates is None:
+        return None, []
+    authority, certificate, key = certificates
+    # certificates of a token name the job, and no host
+    options = [("grpc.ssl_target_name_override", NAME)] if config.job.tls_ca is None else []
+    return grpc.ssl_channel_credentials(authority, key, certificate), options
+
+
+def uses_tls(config: JobConfig) -> bool:
+    """Return whether messages are encrypted: with ``tls_ca``, and with a token wherever they leave this machine."""
+    leaves = not is_loopback(config.fedscale.ps_ip)
+    return config.job.tls_ca is not None or (config.job.token_file is not None and leaves)
+
+
+def _certificates(config: JobConfig, side: str) -> Certificates | None:
+    """The certificates of a side, from files or the job's token; None without TLS. UserError unless they fit."""
+    if not uses_tls(config):
         return None
-    authority, certificate, key = pair
-    return grpc.ssl_channel_credentials(authority, key, certificate)
-
-
-def _certificates(config: JobConfig, side: str) -> tuple[bytes, bytes, bytes] | None:
-    """Read the authority's certificate, the side's own and its key; raise UserError unless they fit."""
     if config.job.tls_ca is None:
-        return None
+        return derived(_token(config))
     authority, certificate, key = (_file(config, name) for name in ("tls_ca", f"tls_{side}_cert", f"tls_{side}_key"))
     check = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # gRPC would say only that it failed
     try:
@@ -120,7 +139,7 @@ def _certificates(config: JobConfig, side: str) -> tuple[bytes, bytes, bytes] | 
             f"tls_{side}_cert {certificate} and tls_{side}_key {key} are not a certificate and its key, in PEM and "
             "without a password"
         ) from None
-    return authority.read_bytes(), certificate.read_bytes(), key.read_bytes()
+    return Certificates(authority.read_bytes(), certificate.read_bytes(), key.read_bytes())
 
 
 def _file(config: JobConfig, name: str) -> Path:

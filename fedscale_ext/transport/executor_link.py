@@ -49,7 +49,7 @@ class Connection(ClientConnections):
         super().__init__(config.fedscale.ps_ip, config.fedscale.ps_port)
         self._config = config
         self._signer = signer or endpoint.signer(config)
-        self._credentials = endpoint.channel_credentials(config)
+        self._credentials, self._options = endpoint.channel_security(config)
 
     @overrides
     def connect_to_server(self) -> None:
@@ -65,7 +65,7 @@ class Connection(ClientConnections):
         if self._credentials is None:
             self.channel = grpc.insecure_channel(address, options)
         else:
-            self.channel = grpc.secure_channel(address, self._credentials, options)
+            self.channel = grpc.secure_channel(address, self._credentials, [*options, *self._options])
         rank, max_message_mb = self._config.fedscale.this_rank, self._config.job.max_message_mb
         self.stub = job_api_pb2_grpc.JobServiceStub(SignedChannel(self.channel, self._signer, rank, max_message_mb))
 
@@ -132,7 +132,7 @@ class Link:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                self._communicator.stub.CLIENT_REGISTER(request, wait_for_ready=True, timeout=_CONNECT_S)
+                self._communicator.stub.CLIENT_REGISTER(request, timeout=_CONNECT_S)
                 return
             except grpc.RpcError as error:
                 self._check(error, deadline, timeout_s)

@@ -168,16 +168,16 @@ def _ask(connection: Connection, where: str, wait_s: float, number: int | None) 
     while True:
         left = max(0.1, deadline - time.monotonic())
         try:
-            # a connection that cannot be made yet is tried again by gRPC itself
-            return connection.stub.CLIENT_REGISTER(request, wait_for_ready=True, timeout=min(_ASK_S, left))
+            return connection.stub.CLIENT_REGISTER(request, timeout=min(_ASK_S, left))
         except grpc.RpcError as error:
             code, details = error.code(), one_line(str(error.details()), 200)  # type: ignore[attr-defined]
             if code not in PASSING:
                 raise UserError(f"{where} does not let this executor join: {details}") from None
             if time.monotonic() >= deadline:
                 raise UserError(
-                    f"no aggregator answered at {where} within {wait_s:g} s: correct the address, start the job, or "
-                    f"give --tls-ca, --tls-cert and --tls-key if it uses TLS ({details})"
+                    f"no aggregator answered at {where} within {wait_s:g} s: correct the address (a loopback one joins "
+                    "only jobs whose ps_ip is one), start the job, or give --tls-ca, --tls-cert and --tls-key if it "
+                    f"uses TLS ({details})"
                 ) from None
             if code == grpc.StatusCode.UNAVAILABLE:
                 time.sleep(0.2)

@@ -5,6 +5,7 @@ serialised bytes that they signed.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from fedscale_ext.transport.signing import Gate, Refused, Signer, Stamp, is_body
 from fedscale_ext.util.refusals import Refusals
 
 _STAMP, _ANSWER = "fsx-stamp-bin", "fsx-answer-bin"
+_DISTRUST = "CERTIFICATE_VERIFY"  # in gRPC's words for a handshake that failed for this reason
+_MOST_STRANGERS = 16  # unverified calls that wait for their refusal at once
 _REFUSAL = "refused"  # the only text that an unverified sender gets
 
 
@@ -22,16 +25,12 @@ def _identity(data: bytes) -> bytes:
     return data
 
 
-def _refuse(request: Any, context: Any) -> None:
-    """Abort a call without reading its body."""
-    context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
-
-
 class SignatureCheck(grpc.ServerInterceptor):
     """Passes only signed messages to the service, each from the executor that it names, and signs the replies."""
 
     def __init__(self, gate: Gate, refusals: Refusals) -> None:
         self._gate, self._refusals = gate, refusals
+        self._strangers = threading.Semaphore(_MOST_STRANGERS)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Choose the handler of a call by its metadata alone."""
@@ -39,11 +38,18 @@ class SignatureCheck(grpc.ServerInterceptor):
             stamp = self._gate.admit(details.method, _value(details.invocation_metadata, _STAMP))
         except Refused as refused:
             self._refusals.note(str(refused))
-            return grpc.stream_unary_rpc_method_handler(_refuse)
+            if not self._strangers.acquire(blocking=False):
+                return None  # gRPC then turns the call away itself, and no thread is taken
+            return grpc.stream_unary_rpc_method_handler(self._refuse)
         handler = continuation(details)
         if handler is None or handler.unary_unary is None:
             return handler
         return grpc.unary_unary_rpc_method_handler(self._checked(handler, details.method, stamp), _identity, _identity)
+
+    def _refuse(self, request: Any, context: Any) -> None:
+        """Abort a call without reading its body."""
+        self._strangers.release()
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
 
     def _checked(self, handler: Any, method: str, stamp: Stamp) -> Callable[[bytes, Any], bytes]:
         def call(body: bytes, context: Any) -> bytes:
@@ -115,6 +121,11 @@ class SignedChannel:
             raise ConnectionError(
                 "the aggregator does not accept this executor: its token, number, clock or version of fedscale_ext "
                 "differs; the aggregator's log says which"
+            ) from None
+        if _DISTRUST in str(error.details()):
+            raise ConnectionError(
+                "the certificate of what answers was made with another token, or by another authority than tls_ca: it "
+                "is not this job's aggregator"
             ) from None
         if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
             logging.error(f"{error.details()}")

@@ -15,6 +15,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport import endpoint
 from fedscale_ext.transport.joining import request_offer
 from fedscale_ext.transport.signing import JOINING
+from fedscale_ext.util.token import new_token
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,55 @@ def test_with_a_token_any_address_can_be_listened_on(job_file: Path, host: str) 
         with connection(config) as stub:
             stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
         assert service.infos.keys() == {"1"}
+
+
+EVERYWHERE = "ps_ip=0.0.0.0"  # is no loopback address, and reaches this machine
+
+
+def test_beyond_this_machine_the_token_encrypts_and_refuses_whoever_has_another(job_file: Path) -> None:
+    config = configuration(job_file, EVERYWHERE)
+    other = job_file.parent / "other" / "token"
+    other.parent.mkdir()
+    with serving(config) as service:
+        with connection(config) as stub:
+            stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
+        assert service.infos.keys() == {"1"}
+        others: list[Any] = [
+            stranger(config),
+            connection(with_values(config, ps_ip="127.0.0.1")),  # signs with the right token, and does not encrypt
+        ]
+        for each in others:
+            with each as stub, pytest.raises(grpc.RpcError) as raised:
+                stub.CLIENT_REGISTER(registration("2"), timeout=5.0)
+            assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+        strange = with_values(config, token_file=str(new_token(other)))
+        with connection(strange) as stub, pytest.raises(ConnectionError, match="made with another token"):
+            stub.CLIENT_REGISTER(registration("2"), timeout=5.0)
+        assert service.infos.keys() == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "encrypted"),
+    [({}, False), ({"ps_ip": "localhost"}, False), ({"ps_ip": "10.0.0.1"}, True), ({"ps_ip": "node7"}, True),
+     ({"ps_ip": "10.0.0.1", "token_file": None}, False), ({"tls_ca": "ca.pem"}, True)],
+)  # fmt: skip
+def test_messages_that_leave_this_machine_are_encrypted(
+    job_file: Path, changes: dict[str, Any], encrypted: bool
+) -> None:
+    assert endpoint.uses_tls(with_values(configuration(job_file), **changes)) == encrypted
+
+
+def test_joining_with_another_token_or_from_loopback_is_one_sentence(job_file: Path) -> None:
+    config = configuration(job_file, EVERYWHERE, "num_executors=0")
+    other = job_file.parent / "other" / "token"
+    other.parent.mkdir()
+    with serving(config):
+        joins = with_values(config, this_rank=JOINING, job_name="unknown")
+        assert request_offer(joins, 10.0).executor == 1
+        with pytest.raises(UserError, match=r"do not accept each other .*made with another token"):
+            request_offer(with_values(joins, token_file=str(new_token(other))), 10.0)
+        with pytest.raises(UserError, match="a loopback one joins only jobs whose ps_ip is one"):
+            request_offer(with_values(joins, ps_ip="127.0.0.1"), 1.0)
 
 
 def openssl(folder: Path, *arguments: str) -> None:
@@ -92,16 +142,16 @@ def test_both_sides_prove_who_they_are(job_file: Path, certificates: Path) -> No
                     f"ps_port={config.fedscale.ps_port}",
                 )
             ),
-            connection(  # whose authority did not sign the aggregator
-                configuration(
-                    job_file, *tls(certificates, tls_ca="strange_ca.pem"), f"ps_port={config.fedscale.ps_port}"
-                )
-            ),
         ]
         for other in others:
             with other as stub, pytest.raises(grpc.RpcError) as raised:
                 stub.CLIENT_REGISTER(registration("2"), timeout=5.0)
             assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+        distrusts = configuration(
+            job_file, *tls(certificates, tls_ca="strange_ca.pem"), f"ps_port={config.fedscale.ps_port}"
+        )
+        with connection(distrusts) as stub, pytest.raises(ConnectionError, match="by another authority than tls_ca"):
+            stub.CLIENT_REGISTER(registration("2"), timeout=5.0)
         assert service.infos.keys() == {"1"}
 
 
@@ -125,7 +175,7 @@ def test_files_that_cannot_be_used_are_named(
 def test_one_file_alone_is_not_enough(job_file: Path, certificates: Path) -> None:
     config = configuration(job_file, f"tls_ca={certificates / 'ca.pem'}")
     with pytest.raises(UserError, match="tls_executor_cert is not"):
-        endpoint.channel_credentials(config)
+        endpoint.channel_security(config)
 
 
 def test_a_process_joins_a_job_with_its_certificate(job_file: Path, certificates: Path) -> None:

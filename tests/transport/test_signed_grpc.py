@@ -1,7 +1,9 @@
 """The running service: who is heard, and what strangers learn."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -10,7 +12,9 @@ from served import SERVICE, configuration, connection, registration, serving, st
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.transport import endpoint
-from fedscale_ext.transport.signing import Signer
+from fedscale_ext.transport.signed_grpc import SignatureCheck
+from fedscale_ext.transport.signing import Gate, Signer
+from fedscale_ext.util.refusals import Refusals
 from fedscale_ext.util.token import new_token
 
 METHOD = SERVICE + "CLIENT_REGISTER"
@@ -119,3 +123,16 @@ def test_without_a_token_messages_are_still_numbered_and_whole(job_file: Path) -
         with stranger(config) as stub, pytest.raises(grpc.RpcError):
             stub.CLIENT_REGISTER(registration("2"), wait_for_ready=True, timeout=10.0)
         assert service.infos.keys() == {"1"}
+
+
+def test_a_flood_of_strangers_takes_few_threads(config: JobConfig) -> None:
+    gate = Gate(endpoint.signer(config), endpoint.joining_signer(config), 120.0)
+    check, unsigned = SignatureCheck(gate, Refusals()), SimpleNamespace(method=METHOD, invocation_metadata=())
+    handlers = [check.intercept_service(lambda _: None, unsigned) for _ in range(40)]
+    waiting = [handler for handler in handlers if handler is not None]
+    assert len(waiting) == 16 and handlers[:16] == waiting
+    context = Mock()
+    waiting[0].stream_unary(iter(()), context)
+    context.abort.assert_called_once_with(grpc.StatusCode.UNAUTHENTICATED, "refused")
+    assert check.intercept_service(lambda _: None, unsigned) is not None
+    assert check.intercept_service(lambda _: None, unsigned) is None
