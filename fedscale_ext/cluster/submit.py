@@ -87,6 +87,7 @@ def submit(
         with jobs.open_log(name, "a" if again else "w") as log:
             processes = Hosts(log, way, host_of)
             run = ClusterRun(config, job, processes, display, Restarts() if supervise else None)
+            run.in_sweep = isinstance(conf, ConfFile)
             code = run.submit(resume_keys(resume, resume_from))
         jobs.settle(job, last, code)
         return code

@@ -11,10 +11,11 @@ def quoted(names: Sequence[str], shown: int = 5) -> str:
     return listed([repr(name[:_LONGEST_NAME]) for name in names], shown)
 
 
-def listed(items: Sequence[object], shown: int = 5) -> str:
-    """List the first items, and the number of the others: "1, 2, 3 and 4 more"."""
+def listed(items: Sequence[object], shown: int = 5, noun: str = "") -> str:
+    """List the first items, and the number of the others: "1, 2, 3 and 4 more", or with a noun "and 4 more sizes"."""
     rest = len(items) - shown
-    return ", ".join(map(str, items[:shown])) + (f" and {rest} more" if rest > 0 else "")
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(map(str, items[:shown])) + (f"{more} {noun}{'s' * (rest > 1)}" if more and noun else more)
 
 
 def quantile_text(value: float) -> str:

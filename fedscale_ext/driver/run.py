@@ -114,6 +114,7 @@ def start(
                 run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
                 if crew is not None:
                     job.cluster, run_of_job.again = {crew.name: crew.place}, crew.again
+                run_of_job.in_sweep = isinstance(conf, ConfFile)
                 code = run_of_job.run(plain, ranks)
             jobs.settle(job, last, code)
             return code
@@ -155,6 +156,7 @@ class Run:
     """One job; everything that happens to it arrives in ``processes.next``."""
 
     again = "fedscale driver start"  # and the configuration: what --resume is given to
+    in_sweep = False  # the sweep's command goes on with its jobs
 
     def __init__(
         self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None, idle: str | None = None
@@ -380,5 +382,6 @@ class Run:
                 self.display.log_line(line)
             more = "" if outcome.code == 2 else f"; all output is in {log}"
             if more and self._has_checkpoint():
-                more += f"; continue the job with `{self.again} {self.job.conf} --resume`"
+                what = "the sweep with" if self.in_sweep else f"the job with `{self.again} {self.job.conf}"
+                more += f"; continue {what} --resume{'' if self.in_sweep else '`'}"
             self.display.error(f"{outcome.reason}{more}")

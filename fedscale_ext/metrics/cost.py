@@ -79,15 +79,13 @@ def storage(
 
     Parts of another model are cut out when they are needed: the suite does not store them. A client's own version of a
     model is stored for each client that has ``trained`` (None: for all); others still have the pool's. It is as large
-    as the pool's, or has ``personal_bytes[c - 1]`` where clients prune theirs.
+    as the pool's, or has ``personal_bytes[c - 1]``: where clients prune theirs, or keep a part of what they train.
     """
     size = {model.key: model.cost.bytes / MB for model in models}
     served = [sum(size[member] for member in members(key)) for key in serve]
     if personal_bytes is not None:
         served = [
-            personal_bytes[client - 1] / MB
-            if is_personal(key) and (trained is None or client in trained)
-            else megabytes
+            personal_bytes[client - 1] / MB if is_personal(key) else megabytes
             for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
         ]
     client_models_mb = [

@@ -74,7 +74,8 @@ def untrained_notice(record: RoundRecord, history: Sequence[RoundRecord]) -> str
     if not untrained:
         return None
     return (
-        f"{untrained:,} of {len(tested):,} tested clients never trained: their accuracy is that of the initial weights"
+        f"{untrained:,} of {len(tested):,} tested clients never trained: what they keep of their models has its "
+        "initial weights"
     )
 
 

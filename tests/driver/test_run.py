@@ -398,3 +398,11 @@ def test_bad_configurations_are_one_sentence(call, write_conf, change, words):
     assert words in err
     assert err.startswith("fedscale: ")
     assert err.count("\n") == 1
+
+
+def test_in_a_sweep_the_sweep_goes_on_with_a_killed_job(fedscale, state, write_conf):
+    conf = write_conf()
+    env = {"FAKE_AGGREGATOR": "kill with checkpoint", "FAKE_EXECUTOR": "wait"}
+    code, out, err = done(fedscale("driver", "start", conf, "--seeds", "1", **env))
+    assert code == 1
+    assert "; continue the sweep with --resume" in out + err and "continue the job" not in out + err

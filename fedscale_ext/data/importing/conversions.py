@@ -98,9 +98,8 @@ class Conversions:
         notes = []
         if resized := self.sizes.total():
             sizes = [f"{number} of {shape_text(size)}" for size, number in self.sizes.most_common()]
-            notes.append(
-                f"{resized:,} of {all_of} {_were(resized)} resized to {shape_text(shape)}{why} ({listed(sizes, 3)})"
-            )
+            told = listed(sizes, 3, "size")
+            notes.append(f"{resized:,} of {all_of} {_were(resized)} resized to {shape_text(shape)}{why} ({told})")
         counts = [
             (self.stretched, "changed the ratio of height to width by resizing"),
             (self.coloured, f"{_were(self.coloured)} grey and got three equal channels"),
