@@ -51,7 +51,7 @@ def right(job: LoadedJob) -> list[int]:
     return counts
 
 
-def kept(method: str, **own: Any) -> dict[str, Any]:
+def exchange_job(method: str, **own: Any) -> dict[str, Any]:
     """Keys of a method whose clients keep models of two types."""
     own = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **own}
     return {f"{method}.{name}": value for name, value in own.items()}
@@ -62,7 +62,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "splitmix": {},
     "local": {},
     "lotteryfl": {},
-    "fedproto": kept("fedproto", representation=8),
+    "fedproto": exchange_job("fedproto", representation=8),
 }
 MORE: dict[str, dict[str, Any]] = {
     "heterofl": {},
@@ -71,12 +71,12 @@ MORE: dict[str, dict[str, Any]] = {
     "tailorfl": {},
     "fedmask": {},
     "fedskel": {},
-    "fedtgp": kept("fedtgp", representation=8, epochs=5),
-    "fd": kept("fd"),
-    "lgfedavg": kept("lgfedavg", representation=8),
-    "fedgh": kept("fedgh", representation=8),
-    "fml": kept("fml"),
-    "fedkd": kept("fedkd"),
+    "fedtgp": exchange_job("fedtgp", representation=8, epochs=5),
+    "fd": exchange_job("fd"),
+    "lgfedavg": exchange_job("lgfedavg", representation=8),
+    "fedgh": exchange_job("fedgh", representation=8),
+    "fml": exchange_job("fml"),
+    "fedkd": exchange_job("fedkd"),
 }
 
 

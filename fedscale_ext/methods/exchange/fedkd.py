@@ -49,7 +49,6 @@ from fedscale_ext.method import (
     WorkItem,
 )
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.exchange.kept_models import SentTensors
 from fedscale_ext.methods.exchange.low_rank import WHOLE, compressed, largest_ranks, matrices, num_bytes
 from fedscale_ext.methods.exchange.mutual import (
     KEY,
@@ -59,6 +58,7 @@ from fedscale_ext.methods.exchange.mutual import (
     MutualParams,
     shared_part,
 )
+from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
 from fedscale_ext.methods.personal.personal_models import copied, enter
 from fedscale_ext.models.families.paired import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected

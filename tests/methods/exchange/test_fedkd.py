@@ -18,7 +18,7 @@ from fedscale_ext.methods.exchange.mutual import own_part, shared_part
 from fedscale_ext.models.families.paired import FEATURES, paired
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench, samples
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, samples
 from methods.exchange.test_fml import softmax
 from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
 
@@ -33,7 +33,7 @@ def made(folder: Path, **keys: Any) -> Any:
     given = {"model": "cnn_small", "types": ["single_exit_mlp", "nasbench201_base"], "ranges": ["1-3", "4-6"], **keys}
     found = server(method_class("fedkd"), "fedkd", rounds=4, **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 

@@ -15,7 +15,7 @@ from fedscale_ext.methods.exchange.fedmrl import FedMRLClient
 from fedscale_ext.methods.exchange.mutual import own_part
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.paired import FUSED, PROJECTIONS, paired
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench
 from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
 
 OWN = models.named_spec("single_exit_mlp", SHAPE, CLASSES)
@@ -26,7 +26,7 @@ def made(folder: Path, **keys: Any) -> Any:
     given = {"model": "cnn_small", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
     found = server(method_class("fedmrl"), "fedmrl", **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 

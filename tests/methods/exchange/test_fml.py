@@ -14,7 +14,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.fml import FMLClient
 from fedscale_ext.methods.exchange.mutual import own_part
 from fedscale_ext.models.families.paired import paired
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench, samples
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, samples
 from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
 
 OWN, MEME = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_base", "cnn_small"))
@@ -25,7 +25,7 @@ def made(folder: Path, **keys: Any) -> Any:
     given = {"model": "nasbench201_base", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
     found = server(method_class("fml"), "fml", **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 
