@@ -26,7 +26,7 @@ from fedscale_ext.core.types import State
 from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.kind import HELD, LACKS, WORKER
+from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, WORKER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
@@ -181,7 +181,7 @@ class Coordinator(NoPickle, Aggregator):
 
     def run_units(self, units: Sequence[Unit], *, lenient: bool = False) -> Iterator[Any]:
         """Have the executors do the units; their (header, sections) in the units' order, as they come, and a
-        ledger.Dropped for one that was given up (``lenient``: also where none comes any more)."""
+        Dropped for one that was given up (``lenient``: also where none comes any more)."""
         try:
             for result in self.board.run(units, self.config.job.unit_timeout_s, lenient=lenient):
                 self.attendance.tell()
@@ -193,14 +193,14 @@ class Coordinator(NoPickle, Aggregator):
         self,
         event: str,
         models: Sequence[str],
-        more: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
-        held: Callable[[Worker], Mapping[str, str]] | None = None,
+        sections: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
+        cached: Callable[[Worker], Mapping[str, str]] | None = None,
         **header: Any,
     ) -> Unit:
-        """A work unit of this round that needs the states of ``models``; ``more`` and ``held`` as in :class:`Unit`."""
+        """A work unit of this round that needs the states of ``models``; other arguments are those of :class:`Unit`."""
         number = next(self._unit_ids)
         identity = {"job": self.incarnation, "unit": number, "round": self.round}
-        return Unit(number, event, {**identity, **header}, tuple(models), more, held)
+        return Unit(number, event, {**identity, **header}, tuple(models), sections, cached)
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
@@ -314,7 +314,7 @@ class Coordinator(NoPickle, Aggregator):
             return self._send_away(context, error)
         except wire.WireError as error:
             return self._reject(context, "not a result", str(error))
-        if header.get(LACKS) is True:  # it gets the unit that it holds again
+        if header.get(NOT_CACHED) is True:  # it gets the unit that it holds again
             return self._next(worker, context, whole=True)
         fault = self._file(worker, job, unit, attempt, header, sections)
         if fault is not None:
@@ -356,8 +356,8 @@ class Coordinator(NoPickle, Aggregator):
     def _encode(self, worker: Worker, handout: Assignment, whole: bool) -> bytes:
         sent, unit = self._sent[worker.executor], handout.unit
         models = {}
-        held = dict(unit.held(worker)) if unit.held and not whole else {}
-        sections = dict(unit.more(held)) if unit.more else {}
+        cached = dict(unit.cached(worker)) if unit.cached and not whole else {}
+        sections = dict(unit.sections(cached)) if unit.sections else {}
         for key in unit.models:
             model = self.pool[key]
             models[key] = {"version": model.version, "spec": model.spec.to_json()}
@@ -370,7 +370,7 @@ class Coordinator(NoPickle, Aggregator):
                 sections[key] = self._encoded.section(key)
         lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
         sent.offered = {model.key: model.version for model in lasting}
-        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models, HELD: held}, sections)
+        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models, CACHED: cached}, sections)
 
     def _send_away(self, context: Any, error: NotRegistered) -> None:
         """The caller must register first, or end because another process has its number."""
