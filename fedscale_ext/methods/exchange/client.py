@@ -76,7 +76,7 @@ def class_means(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Ten
     return means.to(rows.dtype), counts.int()
 
 
-def own_rows(tables: Tensor, labels: Tensor) -> Tensor:
+def client_rows(tables: Tensor, labels: Tensor) -> Tensor:
     """Look up each sample's row in its client's table.
 
     Args:

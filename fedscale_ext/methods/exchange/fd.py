@@ -38,7 +38,7 @@ from fedscale_ext.methods.exchange.client import (
     TensorExchangeClient,
     TensorExchangeExecutor,
     class_means,
-    own_rows,
+    client_rows,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator, TensorExchangeParams
 from fedscale_ext.training.resident import Cohort
@@ -60,7 +60,7 @@ class FDClient(TensorExchangeClient):
         if self._targets is None:
             return losses
         logits = deepest(output, labels.dim() + 1)
-        return losses + self._weight * soft_cross_entropy(logits, own_rows(self._targets.to(logits), labels))
+        return losses + self._weight * soft_cross_entropy(logits, client_rows(self._targets.to(logits), labels))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train with what the client received."""

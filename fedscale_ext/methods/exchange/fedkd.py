@@ -60,7 +60,7 @@ from fedscale_ext.methods.exchange.mutual import (
 )
 from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
 from fedscale_ext.methods.personal.personal_models import copied, enter
-from fedscale_ext.models.families.paired import FEATURES, SHARED
+from fedscale_ext.models.families.network_pair import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
