@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import configuration as job_configuration
-from served import connection, registration, serving
+from aggregator_service import configuration as job_configuration
+from aggregator_service import connection, registration, serving
 
 from fedscale_ext.cli import executor_commands, main
 from fedscale_ext.config.job_config import shared_argv, with_values
