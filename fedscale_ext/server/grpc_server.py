@@ -111,7 +111,7 @@ class Coordinator(NoPickle, Aggregator):
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
         self._last_number = 0  # of an executor that joined
-        self._wanted: set[int] = set()  # numbers that executors which joined had asked for
+        self._requested: set[int] = set()  # numbers that executors which joined had asked for
         self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
@@ -238,7 +238,7 @@ class Coordinator(NoPickle, Aggregator):
         self.attendance.come(worker.executor, info, joined=int(worker.executor) > len(self.executors))
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
 
-    def _offer(self, wanted: int | None) -> Any:
+    def _offer(self, requested: int | None) -> Any:
         """Offer a number and the job's settings to a process that joins, once the job's own executors are here."""
         with self._changed:
             self._changed.wait_for(self._takes_more, _PING_WAIT_S)
@@ -246,13 +246,15 @@ class Coordinator(NoPickle, Aggregator):
                 return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
             if not self._takes_more():
                 return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
-            free = wanted is not None and str(wanted) not in self.infos and wanted > self._last_number
-            if wanted is not None and (free or wanted in self._wanted):
-                number = wanted  # whoever had it asked for it, too, and is replaced
-                self._wanted.add(number)
+            free = requested is not None and str(requested) not in self.infos and requested > self._last_number
+            if requested is not None and (free or requested in self._requested):
+                number = requested  # whoever had it asked for it, too, and is replaced
+                self._requested.add(number)
             else:
                 number = max(self._last_number, len(self.executors)) + 1
-                while str(number) in self.infos or number in self._wanted:  # e.g. of an earlier start of the aggregator
+                while (
+                    str(number) in self.infos or number in self._requested
+                ):  # e.g. of an earlier start of the aggregator
                     number += 1
                 self._last_number = number
         data = self._agreed.digest if self._agreed is not None else None
