@@ -252,9 +252,8 @@ class Coordinator(NoPickle, Aggregator):
                 self._requested.add(number)
             else:
                 number = max(self._last_number, len(self.executors)) + 1
-                while (
-                    str(number) in self.infos or number in self._requested
-                ):  # e.g. of an earlier start of the aggregator
+                # one may be of an earlier start of the aggregator
+                while str(number) in self.infos or number in self._requested:
                     number += 1
                 self._last_number = number
         data = self._agreed.digest if self._agreed is not None else None
