@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.api.served import job_data, load_network
+from fedscale_ext.api.served_model import job_data, load_network
 from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.types import is_personal, members
 from fedscale_ext.data.class_names import class_names
@@ -175,7 +175,7 @@ def _chosen(job: LoadedJob, model: str | None, client: str | None) -> str:
         raise UserError(f"{job.name} has not tested client {client!r}")
     served = job.evaluation.serve[number - 1]
     if is_personal(served):
-        raise UserError(f"client {client} keeps a model of its own, which is not among the job's models: name one of "
+        raise UserError(f"client {client} has a personal model, which is not among the job's models: name one of "
                         f"these by --model; they are {', '.join(keys[:10])}")  # fmt: skip
     if len(members(served)) > 1:
         raise UserError(f"client {client} is served an ensemble of {served.replace('+', ', ')}: export them one by one "

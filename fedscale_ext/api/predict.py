@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.api.served import load_served
+from fedscale_ext.api.served_model import load_served_model
 from fedscale_ext.data.inputs import read_inputs
 from fedscale_ext.report.loading import LoadedJob
 
@@ -48,7 +48,7 @@ def predict(
         UserError: If the client or its model is not there, or inputs cannot be read.
 
     """
-    served = load_served(job, client)
+    served = load_served_model(job, client)
     samples_by_name = read_inputs(inputs, served.data_set, served.shape, notice)
     while part := list(islice(samples_by_name, _BATCH)):
         names, samples = zip(*part, strict=True)

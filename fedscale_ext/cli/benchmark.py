@@ -45,7 +45,7 @@ def benchmark(
 
     All methods have the same clients, devices and public samples, and an equal budget of training. The method takes the
     best of three learning rates on a seed of its own. A shipped method runs as its row does; --set makes a row of your
-    own. Finished jobs are not run again: a stopped command goes on where it was.
+    own. Finished jobs are not run again: a stopped command continues.
 
     Without a method, the recorded rows are shown.
 

@@ -41,7 +41,7 @@ def list_presets(
     out = console()
     if kind != Kind.data:
         methods = {name: method_preset(name) for name in startable_methods()}
-        print_table(out, ["method", "what it is", "its paper's data"],
+        print_table(out, ["method", "what it is", "data nearest to its paper"],
                     [[name, preset.title, preset.data] for name, preset in methods.items()])  # fmt: skip
     if kind is None:
         out.print()

@@ -74,7 +74,7 @@ def download(
 
     Example: fedscale dataset download cifar10 --partition dirichlet --clients 100
 
-    What is interrupted goes on where it was with the same command. Exit code 1: no mirror gave the files.
+    The same command continues an interrupted download. Exit code 1: no mirror gave the files.
     """
     if name is None:
         return _list()
@@ -166,10 +166,10 @@ def _list() -> None:
         for source in entry.sources:
             whole = all(file.sha256 for file in source.files)
             size = amount(source.size) if source.size else "not known"
-            known = "known" if whole else "kept"
-            clients = "partition" if entry.needs_partition else "own"
-            rows.append([entry.name, size, clients, known, ", ".join(source.mirrors)])
+            checksum = "published" if whole else "none"
+            clients = "partition" if entry.needs_partition else "natural"
+            rows.append([entry.name, size, clients, checksum, ", ".join(source.mirrors)])
     print_table(console(), ["data set", "size", "clients", "sha256", "mirrors"], rows)
-    print("\nclients: own ones, or made by --partition … --clients N; sha256 kept: none is")
-    print("published, so that of the first download is kept, and later ones are compared.")
+    print("\nclients of a partition: --partition … --clients N makes them")
+    print("sha256 none: none is published; later downloads are compared with the first")
     print("Example: fedscale dataset download femnist -o data/femnist")

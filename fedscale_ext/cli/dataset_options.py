@@ -87,7 +87,7 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Partition over clients, for data without clients, or with others than are wanted."""
+    """Partition over clients, for data without clients or to replace their clients."""
 
     partition: Annotated[
         PartitionKind | None,

@@ -192,7 +192,7 @@ def submit(
 def render(
     conf: Conf,
     image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="Container image with fedscale_ext.")],
-    claim: Annotated[str, typer.Option("--claim", metavar="NAME", help="Volume claim with data, for results.")],
+    claim: Annotated[str, typer.Option("--claim", metavar="NAME", help="Volume claim of data and results.")],
     k8s: Annotated[
         bool, typer.Option("--kubernetes", "--k8s", help="Kubernetes manifests, the only kind there is.")
     ] = True,
@@ -263,7 +263,7 @@ def forget(job: JobName) -> None:
 
 @app.command()
 def status(job: OptionalJobName = None) -> None:
-    """List the jobs started on this machine, or tell what is known of one, with its hosts, or of a sweep's.
+    """List the jobs started on this machine, or show one job with its hosts, or the jobs of a sweep.
 
     Example: fedscale driver status fedavg_digits
     """

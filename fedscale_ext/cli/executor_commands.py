@@ -71,9 +71,9 @@ def join(
     options = {"tls_ca": tls_ca, "tls_executor_cert": tls_cert, "tls_executor_key": tls_key}
     certificates = {key: path for key, path in options.items() if path is not None}
     logs = str(state_dir() / "executors")
-    target = joining.Place(host, port, logs, token_file, data_dir, gpu, number, certificates)
+    joined = joining.JoinOptions(host, port, logs, token_file, data_dir, gpu, number, certificates)
     try:
-        joining.join(target, wait, lambda sentence: print(sentence, flush=True))
+        joining.join(joined, wait, lambda sentence: print(sentence, flush=True))
     except ConnectionError as error:
         print(f"fedscale: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -29,7 +29,7 @@ Jobs = Annotated[
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the entry.")]
 TunedOption = Annotated[
     list[str] | None,
-    typer.Option("--tuned", metavar="KEY=A,B*", help="What was tried, the chosen starred; or none. A sweep knows."),
+    typer.Option("--tuned", metavar="KEY=A,B*", help="Values tried, the chosen one starred; or none. A sweep knows."),
 ]
 Commit = Annotated[str | None, typer.Option(metavar="ID", help="Commit that ran them, where the jobs do not know.")]
 Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about the entry.")]
@@ -76,8 +76,8 @@ def submit(
 ) -> None:  # fmt: skip
     """Write a complete entry by FedScale's rules from five jobs, seeds 0 to 4.
 
-    The entry is NAME.json, NAME.md, and NAME.yml, which gives the same jobs again. Nothing is
-    written where something lacks: exit code 2, and what it is.
+    The entry is NAME.json, NAME.md, and NAME.yml, which gives the same jobs again. If something is
+    missing, nothing is written: exit code 2, and one sentence names it.
 
     Example: fedscale leaderboard submit fedavg_femnist-sweep --tuned learning_rate=0.01,0.05*
     """

@@ -28,7 +28,7 @@ def predict(
     """Predict new samples with the model that a job serves a client.
 
     Writes a line per sample: its name or row, the predicted label, and the probability. Samples get the shape and the
-    normalisation of the job's data. Notes tell what that changes in pictures, as those of dataset import do.
+    normalisation of the job's data. Notes say what that changes in pictures.
 
     Exit code 0 when all samples are predicted, 2 for bad input.
 

@@ -24,9 +24,8 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
 
     Writes DIR/report.html (one file, opens anywhere without a network), plots as PNG and SVG below
     DIR/plots, and all figures in DIR/figures.csv. Jobs that differ in their seed alone become one
-    row, as mean and standard deviation. Jobs without a round are left out, and named.
-
-    Names without a started job are left out, and named.
+    row, as mean and standard deviation. Jobs without a round
+    and names without a started job are left out, and named.
 
     Exit code 0 when the report is written, 2 for bad input or if no name stands for a job.
 

@@ -86,7 +86,7 @@ def convert(
     target: Annotated[Path, typer.Argument(help="File to write: .npz or .csv.")],
     force: Force = False,
 ) -> None:
-    """Write a trace in a format that nothing can hide in; its numbers stay the same to the last bit.
+    """Write a trace as npz or csv, which cannot hide code; its numbers stay the same to the last bit.
 
     Of a pickle only dicts, lists, numbers and text are read; one with anything else in it is refused.
 

@@ -29,8 +29,9 @@ def verify(
     """Check that nothing in a run was changed, and compute some of its rounds again.
 
     Each round's record has a digest of itself, of the models after it, and of the round before. The command finds the
-    first round that does not fit. It draws rounds at random among the first one and those whose checkpoint before is
-    still there, and trains them again in a temporary folder. On the same processor and versions, each bit must agree.
+    first round that does not fit. It draws rounds that can be trained again, and does so in a temporary folder: the
+    first round, and those with the checkpoint of the round before. On the same processor and versions, each bit must
+    agree.
 
     Exit code 0 if all that was checked fits, 1 if something does not, 2 for bad input.
 

@@ -49,7 +49,7 @@ _TROUBLES = (
      "auth"),
     (r"Could not resolve hostname", "there is no host called {host}: correct ps_ip or worker_ips"),
     (r"Connection refused|timed out|No route to host|unreachable",
-     "{host} cannot be reached by ssh ({said}): is it up, and does sshd run there?"),
+     "{host} cannot be reached by ssh ({last_line}): is it up, and does sshd run there?"),
     (r"No module named '?fedscale_ext",
      "{host} has no fedscale_ext {version} in {python}: install it there, or set python to the interpreter of the "
      "environment that has it"),
@@ -106,7 +106,7 @@ class Access:
         last = one_line(lines[-1], 200) if lines else f"exit code {code}"
         for pattern, sentence in _TROUBLES:
             if re.search(pattern, text):
-                return sentence.format(host=host, said=last, python=self.python, version=VERSION)
+                return sentence.format(host=host, last_line=last, python=self.python, version=VERSION)
         return f"{host} cannot be used: {last}"
 
 

@@ -35,9 +35,9 @@ class Report:
 
     @classmethod
     def read(cls, event: Mapping[str, Any]) -> "Report":
-        """The report in a host's event; ``heard`` is when the driver heard it."""
+        """The report in a host's event; ``received_at`` is when the driver received it."""
         values: dict[str, Any] = {key: event.get(key) for key in cls.__dataclass_fields__ if key != "skew_s"}
-        return cls(**values, skew_s=float(event["time"]) - event["heard"])
+        return cls(**values, skew_s=float(event["time"]) - event["received_at"])
 
 
 def roles(host: str, host_of: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.remote import facts
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.driver.preparation import environment
-from fedscale_ext.driver.processes import TERM_S, Exit, Interrupt, Proc, Processes, Said, parse_event
+from fedscale_ext.driver.processes import TERM_S, Exit, Interrupt, Proc, Processes, ProcessEvent, parse_event
 
 _BEAT_S = 10.0  # a process that hears nothing for 90 s ends
 _HELLO_S = 60.0  # longest wait for a host's first word; ssh gives up connecting after 15 s
@@ -71,31 +71,31 @@ class Hosts(Processes):
 
         """
         deadline = time.monotonic() + timeout_s
-        heard: dict[str, dict[str, Any]] = {}
+        events: dict[str, dict[str, Any]] = {}
         faults: dict[str, str] = {}
-        while missing := [name for name in names if name not in heard or (ended and name in self.running())]:
+        while missing := [name for name in names if name not in events or (ended and name in self.running())]:
             message = self.next(deadline)
             if message is None:
                 raise UserError(f"{self.hosts[missing[0]]} {late}")
             if isinstance(message, Interrupt):
                 raise KeyboardInterrupt
-            if isinstance(message, Said) and message.event["event"] == "error":
+            if isinstance(message, ProcessEvent) and message.event["event"] == "error":
                 faults[message.name] = str(message.event["message"])
-            elif isinstance(message, Said) and message.event["event"] == event:
-                heard[message.name] = {**message.event, "heard": time.time()}
-            elif isinstance(message, Exit) and (message.code != 0 or message.name not in heard):
+            elif isinstance(message, ProcessEvent) and message.event["event"] == event:
+                events[message.name] = {**message.event, "received_at": time.time()}
+            elif isinstance(message, Exit) and (message.code != 0 or message.name not in events):
                 raise UserError(self._trouble(message, faults.get(message.name), greeted=event != "hello"))
-        return heard
+        return events
 
     def _trouble(self, gone: Exit, fault: str | None, greeted: bool) -> str:
         """Why a process has failed before the job began."""
         host, lines = self.hosts[gone.name], list(self.tails[gone.name])
         if fault is None and not greeted:
             return self.access.trouble(host, gone.code, lines)
-        said = f": {lines[-1]}" if lines and (fault is None or fault.startswith("setup command")) else ""
-        return f"{host}: {fault or f'its check {gone.how}'}{said}"
+        last_line = f": {lines[-1]}" if lines and (fault is None or fault.startswith("setup command")) else ""
+        return f"{host}: {fault or f'its check {gone.how}'}{last_line}"
 
-    def next(self, deadline: float | None) -> Exit | Said | Interrupt | None:
+    def next(self, deadline: float | None) -> Exit | ProcessEvent | Interrupt | None:
         """The next message, as Processes has it; the end of a connection is that of its host."""
         message = super().next(deadline)
         if isinstance(message, Exit) and message.code == LOST:

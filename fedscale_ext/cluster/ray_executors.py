@@ -186,17 +186,17 @@ def _bring(ray: Any, actors: Sequence[Any]) -> None:
         (done,), _ = ray.wait(list(working), num_returns=1)
         actor = working.pop(done)
         try:
-            code, said = ray.get(done)
+            code, last_line = ray.get(done)
         except ray.exceptions.RayError as error:  # the actor could not be made
-            code, said = _CANNOT, one_line(str(error).strip().splitlines()[-1], 300)
+            code, last_line = _CANNOT, one_line(str(error).strip().splitlines()[-1], 300)
         if code == _OVER:
             if working:
                 ray.wait(list(working), num_returns=len(working), timeout=_LEAVE_S)
             return
         if code == _CANNOT and not working:
-            raise UserError(said)
+            raise UserError(last_line)
         if code == _CANNOT:
-            print_event({"event": "notice", "message": f"an executor on Ray cannot join and is given up: {said}"})
+            print_event({"event": "notice", "message": f"an executor on Ray cannot join and is given up: {last_line}"})
         else:
             failures[actor] += 1
             working[actor.work.remote(_PAUSES_S[min(failures[actor], len(_PAUSES_S) - 1)])] = actor

@@ -20,7 +20,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Proc, Said
+from fedscale_ext.driver.processes import Exit, Proc, ProcessEvent
 from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.run import Outcome, Run, has_finished, resume_keys
 from fedscale_ext.driver.setup_commands import plain_commands
@@ -241,25 +241,25 @@ class ClusterRun(Run):
         self.processes.order(name, **self._common(self.host_of[name]), **order)
         self._remember()
 
-    def _hear(self, message: Said) -> None:
+    def _note_event(self, message: ProcessEvent) -> None:
         if message.event["event"] == "hello":
             return
         if message.name == AGGREGATOR and message.event["event"] == "ready":
             self.ready = True
-        super()._hear(message)
+        super()._note_event(message)
 
     def _miss(self, gone: Exit) -> None:
         if gone.code == 2 and gone.name != AGGREGATOR and not self.ready and self.processes.tails[gone.name]:
-            said = self.processes.tails[gone.name][-1].removeprefix("fedscale: ")  # why it cannot join
-            self._fail(gone.name, Outcome("failed", 2, f"{self.host_of[gone.name]}: {said}"))
+            reason = self.processes.tails[gone.name][-1].removeprefix("fedscale: ")
+            self._fail(gone.name, Outcome("failed", 2, f"{self.host_of[gone.name]}: {reason}"))
         else:
             super()._miss(gone)
 
-    def _hear_error(self, message: Said) -> None:
+    def _note_error(self, message: ProcessEvent) -> None:
         if message.event.get("exit_code") == 2:
             where = f"{self.host_of[message.name]}: {message.event.get('message')}"
             message = replace(message, event={**message.event, "message": where})
-        super()._hear_error(message)
+        super()._note_error(message)
 
     def _lose(self, gone: Exit, outcome: Outcome) -> None:
         if not self.ready and self.restarts is None:  # a partial start is none

@@ -9,7 +9,7 @@ from fedscale_ext.config.job_config import JobConfig, set_aside
 def data_settings(config: JobConfig) -> dict[str, Any]:
     """Return what clients' data are opened with; jobs with equal settings have the same data, if files are the same.
 
-    ``held_back`` are the number, classes and alpha of public samples; None where the clients keep all of theirs.
+    ``public_draw`` are the number, classes and alpha of public samples; None where the clients keep all of theirs.
     """
     return recorded_data_settings(config.echo())
 
@@ -24,7 +24,7 @@ def recorded_data_settings(echo: Mapping[str, Any]) -> dict[str, Any]:
 
     """
     shape = echo.get("sample_shape")
-    held_back = (echo["public_samples"], echo["public_classes"], echo["public_alpha"]) if set_aside(echo) else None
+    public_draw = (echo["public_samples"], echo["public_classes"], echo["public_alpha"]) if set_aside(echo) else None
     return {
         "data_dir": echo["data_dir"],
         "data_set": echo["data_set"],
@@ -32,5 +32,5 @@ def recorded_data_settings(echo: Mapping[str, Any]) -> dict[str, Any]:
         "test_split": echo["test_split"],
         "seed": echo["data_seed"] if "data_seed" in echo else echo["seed"],
         "input_shape": None if shape is None else tuple(shape),
-        "held_back": held_back,
+        "public_draw": public_draw,
     }

@@ -1,1 +1,1 @@
-"""The words that all rooms exchange: types of a round, errors, reasons for failures, streams of random numbers."""
+"""What all layers exchange: types of a round, errors, reasons for failures, streams of random numbers."""

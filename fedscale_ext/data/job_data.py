@@ -9,10 +9,10 @@ from fedscale_ext.config.data_settings import data_settings, recorded_data_setti
 from fedscale_ext.config.job_config import JobConfig, set_aside
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
-from fedscale_ext.data.held_back import HeldBack
 from fedscale_ext.data.layout import names_in, read_description
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
+from fedscale_ext.data.public_draw import PublicDraw
 from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set
 
 
@@ -44,11 +44,14 @@ def data_arguments(config: JobConfig) -> dict[str, Any]:
 
 
 def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
-    return {**settings, "held_back": None if settings["held_back"] is None else HeldBack(*settings["held_back"])}
+    return {
+        **settings,
+        "public_draw": None if settings["public_draw"] is None else PublicDraw(*settings["public_draw"]),
+    }
 
 
-def _how(config: JobConfig) -> HeldBack:
-    return HeldBack(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
+def _how(config: JobConfig) -> PublicDraw:
+    return PublicDraw(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
 
 
 def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> None:

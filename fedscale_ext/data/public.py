@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from fedscale_ext.core.errors import UserError, listed
-from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.layout import DESCRIPTION, Description, describe, names_in, read_description
 from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.public_draw import PublicDraw, choose
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.store import DataSet, open_data_set
 
@@ -52,7 +52,7 @@ def _scarce(data: DataSet, rows: np.ndarray, balanced: bool) -> str:
 
 def of_another_folder(
     folder: str | os.PathLike[str],
-    how: HeldBack,
+    how: PublicDraw,
     fraction: float,
     seed: int,
     data: DataSet,

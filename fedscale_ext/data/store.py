@@ -10,11 +10,11 @@ import torch
 
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.decoded import open_decoded
-from fedscale_ext.data.held_back import HeldBack, choose
 from fedscale_ext.data.importing.notes import alike_note, shared_note
 from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
 from fedscale_ext.data.labels import spent_note
 from fedscale_ext.data.layout import gaps_note, names_in
+from fedscale_ext.data.public_draw import PublicDraw, choose
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.split import check_fraction, group, held_out_mask
 from fedscale_ext.util.text_columns import pack_texts
@@ -141,13 +141,13 @@ def open_data_set(
     seed: int = 1,
     input_shape: tuple[int, int, int] | None = None,
     progress: Progress | None = None,
-    held_back: HeldBack | None = None,
+    public_draw: PublicDraw | None = None,
 ) -> DataSet:
     """Open a data folder in FedScale's layout; the first time, decode its images into the cache.
 
     ``data_map_file`` takes the place of train.csv. A client's test samples are its rows in test.csv;
     without a test.csv (or with one that names no training client), ``test_split`` of each client's rows is
-    held out, drawn from ``seed``. ``held_back`` takes training samples away from the clients, drawn from it too.
+    held out, drawn from ``seed``. ``public_draw`` takes training samples away from the clients, drawn from it too.
     ``input_shape`` (C, H, W) is as for ``open_decoded``. Raises UserError for anything that is missing or broken,
     naming the file (and line) and what to do.
     """
@@ -167,9 +167,9 @@ def open_data_set(
         why = "there is no test.csv" if test is None else "test.csv names no training client"
         test_source = f"{test_split:g} of each client's samples ({why})"
     public = np.zeros(0, dtype=np.int64)
-    if held_back is not None:
+    if public_draw is not None:
         rows = np.flatnonzero(~held_out & (owner >= 0))
-        public = rows[choose(cached.y[rows], held_back, seed, owner[rows])]
+        public = rows[choose(cached.y[rows], public_draw, seed, owner[rows])]
         owner[public] = -1
     train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
     test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))

@@ -25,7 +25,7 @@ from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.weights_files import names_path
 from fedscale_ext.driver import preparation, runs, sweep_plan
-from fedscale_ext.driver.processes import Exit, Interrupt, Processes, Said
+from fedscale_ext.driver.processes import Exit, Interrupt, Processes, ProcessEvent
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.screen import Screen
 from fedscale_ext.driver.setup_commands import plain_commands
@@ -180,7 +180,7 @@ def _events(orders: Sequence[Mapping[str, Any]], out: Console, err: Console) -> 
                             raise KeyboardInterrupt
                         if isinstance(message, Exit):
                             break
-                        if isinstance(message, Said):
+                        if isinstance(message, ProcessEvent):
                             _take(message.event, events, display)
             finally:
                 processes.stop()

@@ -76,8 +76,8 @@ class Job:
         before = {line["executor"]: line for line in self.executors if line["joined"]}
         self.executors = event["executors"]
         after = {line["executor"]: line for line in self.executors if line["joined"]}
-        came = [f"executor {name} joined from {after[name]['host']}" for name in after if name not in before]
-        return came + [f"executor {name}, which had joined, is gone" for name in before if name not in after]
+        joined = [f"executor {name} joined from {after[name]['host']}" for name in after if name not in before]
+        return joined + [f"executor {name}, which had joined, is gone" for name in before if name not in after]
 
     def add_notice(self, event: dict[str, Any]) -> bool:
         """Take over a notice of the aggregator; whether it is a new one."""

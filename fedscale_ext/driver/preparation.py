@@ -23,7 +23,7 @@ from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.driver.jobs import Job, check_name
 from fedscale_ext.driver.model_check import check_models
-from fedscale_ext.driver.processes import Exit, Interrupt, Said
+from fedscale_ext.driver.processes import Exit, Interrupt, ProcessEvent
 from fedscale_ext.driver.setup_commands import check_program, plain_commands
 from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
@@ -192,7 +192,7 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def interrupts_into(inbox: "SimpleQueue[Exit | Said | Interrupt]") -> Iterator[None]:
+def interrupts_into(inbox: "SimpleQueue[Exit | ProcessEvent | Interrupt]") -> Iterator[None]:
     """Turn SIGINT, SIGTERM and a closed terminal (unless under nohup) into messages for the block's duration."""
 
     def tell(number: int, _: FrameType | None) -> None:

@@ -77,7 +77,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Said:
+class ProcessEvent:
     """An event that a process printed on standard output as a JSON line."""
 
     name: str
@@ -94,13 +94,13 @@ class Interrupt:
 class Processes:
     """The running processes of a job.
 
-    Everything that happens arrives in order on ``inbox``: Exit, Said, and Interrupt from a signal
+    Everything that happens arrives in order on ``inbox``: Exit, ProcessEvent, and Interrupt from a signal
     handler (a SimpleQueue may be put to from within one). Output goes to ``log``, each line after
     the name of its process.
     """
 
     def __init__(self, log: IO[str]):
-        self.inbox: queue.SimpleQueue[Exit | Said | Interrupt] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Exit | ProcessEvent | Interrupt] = queue.SimpleQueue()
         self.tails: dict[str, deque[str]] = {}
         self._log = log
         self._log_lock = threading.Lock()
@@ -153,7 +153,7 @@ class Processes:
         """Names of the processes whose Exit was not taken from the inbox yet."""
         return list(self._running)
 
-    def next(self, deadline: float | None) -> Exit | Said | Interrupt | None:
+    def next(self, deadline: float | None) -> Exit | ProcessEvent | Interrupt | None:
         """The next message, or None when ``deadline`` (monotonic seconds) passes without one."""
         try:
             message = self.inbox.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -183,7 +183,7 @@ class Processes:
         for line in lines:
             event = parse_event(line)
             if event is not None:
-                self.inbox.put(Said(name, event))
+                self.inbox.put(ProcessEvent(name, event))
                 continue
             self.tails[name].append(line.rstrip("\n"))
             self.write(name, line)

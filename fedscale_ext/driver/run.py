@@ -16,7 +16,7 @@ from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, wit
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.job_checks import refuse_changed_data
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, Said
+from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
@@ -144,11 +144,11 @@ def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
 class _Running(Protocol):
     """What a job's processes are heard and ended by: Processes on this machine, cluster.links.Links on many."""
 
-    inbox: "SimpleQueue[Exit | Said | Interrupt]"
+    inbox: "SimpleQueue[Exit | ProcessEvent | Interrupt]"
     tails: dict[str, deque[str]]
 
     def running(self) -> list[str]: ...
-    def next(self, deadline: float | None) -> Exit | Said | Interrupt | None: ...
+    def next(self, deadline: float | None) -> Exit | ProcessEvent | Interrupt | None: ...
     def stop(self) -> None: ...
 
 
@@ -213,8 +213,8 @@ class Run:
             if isinstance(message, Interrupt):
                 done = self.summary is not None or has_results(self.job.log_dir, self.job.started)
                 return Outcome("finished", 0) if done else Outcome("stopped", 130)
-            if isinstance(message, Said):
-                self._hear(message)
+            if isinstance(message, ProcessEvent):
+                self._note_event(message)
             elif isinstance(message, Exit):
                 self._miss(message)
             elif self.deadline is not None and time.monotonic() >= self.deadline:
@@ -276,10 +276,10 @@ class Run:
         with suppress(OSError):
             jobs.write(self.job)
 
-    def _hear(self, message: Said) -> None:
+    def _note_event(self, message: ProcessEvent) -> None:
         kind = message.event["event"]
         if kind == "error":
-            self._hear_error(message)
+            self._note_error(message)
         elif message.name != AGGREGATOR:
             if kind == "notice":  # of a crew, or of executors
                 self.display.event(message.event)
@@ -309,7 +309,7 @@ class Run:
                 self.idle = None  # an aggregator that is started again is ready again
             self.display.event(message.event)
 
-    def _hear_error(self, message: Said) -> None:
+    def _note_error(self, message: ProcessEvent) -> None:
         """Bad input ends the job, whoever found it; any other error is told when the process has ended."""
         text = str(message.event.get("message"))
         if message.event.get("exit_code") != 2:

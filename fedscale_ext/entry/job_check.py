@@ -35,7 +35,7 @@ from fedscale_ext.util.quantities import quantity
 from fedscale_ext.util.reading import MEGA, read_json
 
 _PROGRESS_S = 0.25  # between two events of progress
-_KEPT = 16  # data sets: jobs of a sweep share one per seed
+_MOST_OPEN = 16  # data sets: jobs of a sweep share one per seed
 _NAMED = 8  # models
 _ONLINE = ": those online at its beginning and when they finish"
 _MOST_BYTES = 256 * MEGA  # of the list of jobs
@@ -51,7 +51,7 @@ class DataSets:
         """The data set of a job; ``progress`` hears of samples decoded. UserError as ``open_data_set``."""
         key = repr(data_arguments(config))
         if key not in self._opened:
-            if len(self._opened) == _KEPT:
+            if len(self._opened) == _MOST_OPEN:
                 del self._opened[next(iter(self._opened))]
             self._opened[key] = open_job_data(config, progress)
         return self._opened[key]

@@ -18,8 +18,8 @@ from fedscale_ext.util.code_digest import code_digest
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the aggregator is, and what this process has for itself.
+class JoinOptions:
+    """Where the aggregator is, and what this process has instead of the job's settings.
 
     Attributes:
         host: The aggregator's address or name.
@@ -49,11 +49,11 @@ class Place:
                 **self.certificates}  # fmt: skip
 
 
-def join(place: Place, wait_s: float, say: Callable[[str], None]) -> None:
-    """Join the job at a place and work for it until it is over, or this process is interrupted.
+def join(options: JoinOptions, wait_s: float, say: Callable[[str], None]) -> None:
+    """Join a job and work for it until it is over, or this process is interrupted.
 
     Args:
-        place: Where the job is, and what this process has for itself.
+        options: Where the aggregator is, and what this process has instead of the job's settings.
         wait_s: Longest wait in seconds for an aggregator that does not answer.
         say: Takes a sentence about what happens.
 
@@ -63,13 +63,14 @@ def join(place: Place, wait_s: float, say: Callable[[str], None]) -> None:
         KeyboardInterrupt: After an interrupt or SIGTERM. The aggregator knows then, and others have the work.
 
     """
-    offer = request_offer(make_config({}, {**place.keys(), "this_rank": JOINING}), wait_s, place.number)
+    offer = request_offer(make_config({}, {**options.keys(), "this_rank": JOINING}), wait_s, options.number)
     offer.check_versions()
-    config = configuration(offer, place, wait_s)
+    config = configuration(offer, options, wait_s)
     method: Any = method_class(config.job.method)
     offer.check_code(code_digest(method), config.job.method)
     device = device_of(config.fedscale)
-    say(f"job {offer.job} at {place.host}:{place.port} takes this process as executor {offer.executor}; data are read")
+    address = f"{options.host}:{options.port}"
+    say(f"job {offer.job} at {address} takes this process as executor {offer.executor}; data are read")
     offer.check_data(open_job_data(config).digest, config.fedscale.data_dir)
     prepare_process(config)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -86,24 +87,24 @@ def join(place: Place, wait_s: float, say: Callable[[str], None]) -> None:
     say(f"job {offer.job} is over")
 
 
-def configuration(offer: Offer, place: Place, wait_s: float) -> JobConfig:
+def configuration(offer: Offer, options: JoinOptions, wait_s: float) -> JobConfig:
     """Return the configuration of the executor that an offer asks for; UserError for settings that are not right.
 
-    What a process has for itself is from ``place``, whatever the offer says of it.
+    ``options`` come before what the offer says.
     """
-    settings = {**place.keys(), "this_rank": offer.executor, "log_path": place.log_path,
+    settings = {**options.keys(), "this_rank": offer.executor, "log_path": options.log_path,
            "time_stamp": f"executor-{offer.executor}", "register_timeout_s": wait_s, "wandb_token": ""}  # fmt: skip
-    if place.data_dir is not None:
-        settings["data_dir"] = place.data_dir
-    if place.gpu is not None:
-        settings["cuda_device"] = f"cuda:{place.gpu}"
+    if options.data_dir is not None:
+        settings["data_dir"] = options.data_dir
+    if options.gpu is not None:
+        settings["cuda_device"] = f"cuda:{options.gpu}"
     try:
         config = from_argv([*offer.arguments, *(f"--{key}={value}" for key, value in settings.items())])
     except UserError as error:
         raise UserError(f"the settings of job {offer.job} cannot be used here: {error}") from None
     if config.fedscale.job_name != offer.job:
         raise UserError(f"the aggregator offers job {offer.job} and sends settings of another one")
-    if place.gpu is not None and not config.fedscale.use_cuda:
+    if options.gpu is not None and not config.fedscale.use_cuda:
         raise UserError(f"job {offer.job} trains on CPUs, since its use_cuda is False: leave --gpu out")
     return config
 

@@ -19,10 +19,10 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
-from fedscale_ext.executor.kept_sections import KeptSections
+from fedscale_ext.executor.section_cache import SectionCache
 from fedscale_ext.executor.worker import Worker
-from fedscale_ext.tasks.client_tensors import ClientState, kept_label, read_client_tensors, section_name
-from fedscale_ext.tasks.kind import HELD, LACKS, TENSORS, Kind
+from fedscale_ext.tasks.client_tensors import ClientState, cache_label, read_client_tensors, section_name
+from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, TENSORS, Kind
 from fedscale_ext.tasks.kinds import kinds_by_event
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
@@ -59,7 +59,7 @@ class MultiModelExecutor(NoPickle, Executor):
         self.round = 0
         self.watch = Stopwatch()
         self.bench = Workbench(self.device, config.job.precision)
-        self.kept = KeptSections()
+        self.cache = SectionCache()
 
     @overrides
     def setup_env(self) -> None:
@@ -144,11 +144,11 @@ class MultiModelExecutor(NoPickle, Executor):
         with self.watch("wire"):
             header, sections = wire.unpack(message)
             del message
-            held = self.kept.of(header.get(HELD, {}))
-            if held is None:  # the unit comes once more, with all sections
-                return event, {**header, LACKS: True}
-            sections |= held
-            del held
+            cached = self.cache.get(header.get(CACHED, {}))
+            if cached is None:  # the unit comes once more, with all sections
+                return event, {**header, NOT_CACHED: True}
+            sections |= cached
+            del cached
             try:
                 self.bench.keep(header, sections)
                 header[TENSORS] = read_client_tensors(header.get(TENSORS, ()), sections)
@@ -163,19 +163,19 @@ class MultiModelExecutor(NoPickle, Executor):
         with self.watch("waiting"):
             return self.link.complete(request)
 
-    def _keep(self, unit: Mapping[str, Any], held: Mapping[str, str], parts: Mapping[str, bytes]) -> None:
+    def _cache_states(self, unit: Mapping[str, Any], cached: Mapping[str, str], parts: Mapping[str, bytes]) -> None:
         """Keep what clients keep until their next unit, in place of what came before it."""
         for name, section in parts.items():
             if name.startswith(section_name(ClientState.kind, "")):
-                if name in held:
-                    self.kept.drop(held[name])
-                self.kept.keep(kept_label(unit, name), section)
+                if name in cached:
+                    self.cache.drop(cached[name])
+                self.cache.put(cache_label(unit, name), section)
 
     def _answer(self, header: dict[str, Any], kind: Kind) -> bytes:
         answer: dict[str, Any]
         parts: dict[str, bytes]
-        if LACKS in header:
-            return wire.pack({name: header[name] for name in ("job", "unit", "round", "attempt", LACKS)})
+        if NOT_CACHED in header:
+            return wire.pack({name: header[name] for name in ("job", "unit", "round", "attempt", NOT_CACHED)})
         try:
             if _UNUSABLE in header:
                 raise header[_UNUSABLE]
@@ -185,7 +185,7 @@ class MultiModelExecutor(NoPickle, Executor):
             answer, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
         with self.watch("wire"):
             unit = {name: header[name] for name in ("job", "unit", "round", "attempt")}
-            self._keep(unit, header.get(HELD, {}), parts)
+            self._cache_states(unit, header.get(CACHED, {}), parts)
             return wire.pack({**unit, **answer, "seconds": self.watch.read()}, parts)
 
     @overrides

@@ -83,11 +83,11 @@ def class_summary(evaluation: Evaluation | None, config: Mapping[str, Any]) -> d
     confusion = None if evaluation is None else evaluation.confusion
     if absent is not None or evaluation is None or confusion is None:
         return {"absent": absent or NOT_ENDED}
-    everybody, auc = confusion.over_all(), evaluation.auc
+    pooled, auc = confusion.over_all(), evaluation.auc
     return {
         "round": evaluation.round,
         **{
-            name: {"mean": float(np.nanmean(of(confusion))), "pooled": float(of(everybody)[0]),
+            name: {"mean": float(np.nanmean(of(confusion))), "pooled": float(of(pooled)[0]),
                    "per_client": of(confusion)}
             for name, of in (("balanced_accuracy", balanced_accuracy), ("macro_f1", macro_f1))
         },

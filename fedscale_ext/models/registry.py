@@ -52,11 +52,11 @@ class Family(Protocol):
 
 @lru_cache(maxsize=1)
 def _families() -> dict[str, Family]:
-    from fedscale_ext.models.families import headed, paired  # imported late, because they import this module
+    from fedscale_ext.models.families import headed, network_pair  # imported late, because they import this module
 
     built_in = {
         "headed": cast(Family, headed),
-        "paired": cast(Family, paired),
+        "paired": cast(Family, network_pair),
         "nasbench201": cast(Family, nasbench201),
         "cnn": cast(Family, cnn),
         "resnet": cast(Family, resnet),

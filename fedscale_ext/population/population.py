@@ -88,8 +88,8 @@ def load_population(
         device = match_rows(online.client_id, clients, match, f"device_avail_file {device_avail_file}")
         availability = Availability(online.take(device.rows) if device.by_id else online, num_clients)
         source += f", online by {'resampling, in ' if online.resampled else ''}{device_avail_file} {device.how}"
-    told = tuple(note for note in notes if note is not None)
-    return Population(trace.computation_ms[rows], trace.communication_kbps[rows], availability, source, told)
+    sentences = tuple(note for note in notes if note is not None)
+    return Population(trace.computation_ms[rows], trace.communication_kbps[rows], availability, source, sentences)
 
 
 def _existing(path: str | None, key: str) -> Path:

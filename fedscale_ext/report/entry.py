@@ -30,7 +30,7 @@ SEEDS = (0, 1, 2, 3, 4)
 CLIENTS = {"openimage": 13_771, "femnist": 3_400, "speech": 2_618}  # of FedScale's data sets
 _TOLERANCE = 0.1
 _ALWAYS = ("method", "data_set", "model", "learning_rate", "local_steps", "batch_size")  # also where they are defaults
-_TOLD = 4  # at most so many settings that differ are named
+_MOST_NAMED = 4  # at most so many settings that differ are named
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str 
     if other := [seed for seed in dict.fromkeys(seeds) if seed not in SEEDS or seeds.count(seed) > 1]:
         problems.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
     if differ := [*differences(jobs), *differing_files(*(job.named_files for job in jobs))]:
-        more = f" and {len(differ) - _TOLD} more" if len(differ) > _TOLD else ""
-        problems.append(f"the jobs differ in {_words(differ[:_TOLD])}{more}, not in their seed alone")
+        more = f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
+        problems.append(f"the jobs differ in {_words(differ[:_MOST_NAMED])}{more}, not in their seed alone")
     early = [job.name for job in jobs if not job.finished or job.summary["rounds"] < job.rounds_asked]
     if early:
         problems.append(f"{_words(early)} did not finish all rounds")

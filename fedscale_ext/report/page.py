@@ -16,8 +16,8 @@ from fedscale_ext.report.notices import grouped
 from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.panels import MODELS
 from fedscale_ext.report.pictures import inline, style_variables
-from fedscale_ext.report.served import TITLES as SERVED
-from fedscale_ext.report.served import served_rows, untrained_note
+from fedscale_ext.report.served_models import TITLES as SERVED
+from fedscale_ext.report.served_models import served_model_rows, untrained_note
 from fedscale_ext.report.tables import data_row, data_words, summary_table
 from fedscale_ext.util.package import VERSION
 
@@ -208,7 +208,7 @@ def _notices(jobs: Sequence[LoadedJob]) -> str:
 def _job(job: LoadedJob, plots: Sequence[Plot], opened: bool) -> str:
     rows = summary_table(job.summary) if job.finished else [data_row(job.header)]
     facts = [f'<tr><th scope=row>{escape(name)}</th><td class="text">{escape(value)}</td></tr>' for name, value in rows]
-    tables = _table_of(TITLES, lineage_rows(job.summary)) + _table_of(SERVED, served_rows(job))
+    tables = _table_of(TITLES, lineage_rows(job.summary)) + _table_of(SERVED, served_model_rows(job))
     note = untrained_note(job)
     tables += f'<p class="quiet">{escape(note)}</p>' if note else ""
     for name, (titles, cells) in text_tables(job.summary).items():

@@ -8,7 +8,7 @@ from typing import Any
 from fedscale_ext.core.failures import count, is_divergence
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.client_tensors import ClientTensors, kept_label, section_name
+from fedscale_ext.tasks.client_tensors import ClientTensors, cache_label, section_name
 from fedscale_ext.tasks.kind import WORKER
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
@@ -101,7 +101,7 @@ class Collector:
         for each, own in zip(self._client_tensors, new, strict=True):
             each.take(self._round, item, own)
             if WORKER in header:
-                each.hold(item, (header[WORKER], kept_label(header, section_name(each.kind, index))))
+                each.set_cached(item, (header[WORKER], cache_label(header, section_name(each.kind, index))))
 
     def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""

@@ -197,14 +197,14 @@ class Dispatcher:
     def tensor_arguments(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """Arguments of ``make_unit`` that make a unit of these clients carry these tensors."""
 
-        def more(without: Container[str]) -> dict[str, bytes]:
+        def sections(without: Container[str]) -> dict[str, bytes]:
             return {name: part for each in client_tensors for name, part in each.sections(items, without).items()}
 
-        def held(worker: Worker) -> dict[str, str]:
-            return {name: label for each in client_tensors for name, label in each.held(items, worker).items()}
+        def cached(worker: Worker) -> dict[str, str]:
+            return {name: label for each in client_tensors for name, label in each.cached(items, worker).items()}
 
-        own = {"more": more, "held": held} if client_tensors else {}
-        return {**own, "tensors": [tensors.kind for tensors in client_tensors]}
+        functions = {"sections": sections, "cached": cached} if client_tensors else {}
+        return {**functions, "tensors": [tensors.kind for tensors in client_tensors]}
 
     def test_tensor_arguments(
         self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]

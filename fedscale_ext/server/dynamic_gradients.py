@@ -10,13 +10,13 @@ A client's steps thus have the offset -h_i beside FedProx's term: what SCAFFOLD'
 import torch
 
 from fedscale_ext.core.types import State, WorkItem
-from fedscale_ext.server.scaffold import ControlVariates, Whole
+from fedscale_ext.server.scaffold import ControlVariates, ModelVariates
 
 
 class DynamicGradients(ControlVariates):
     """Each client's h_i. Its clients have the objectives ``feddyn`` and ``prox_mu``, both alpha."""
 
-    def shared(self, whole: Whole, shapes: State) -> State:
+    def shared(self, whole: ModelVariates, shapes: State) -> State:
         """Nothing: h is the server's."""
         return {name: torch.zeros_like(tensor) for name, tensor in shapes.items()}
 
@@ -27,6 +27,6 @@ class DynamicGradients(ControlVariates):
     def mean(self, key: str) -> State:
         """h of a whole model: the mean over all clients, those of this round with what they handed in. Clients who
         do not hold an entry count with zero."""
-        whole = self._wholes[key]
+        whole = self._variates[key]
         dtypes = {name: tensor.dtype for name, tensor in self._shapes(self._pool[key]).items()}
         return {name: (total / whole.total_weight).to(dtypes[name]) for name, total in whole.total.items()}

@@ -26,7 +26,7 @@ from fedscale_ext.core.types import State
 from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.kind import HELD, LACKS, WORKER
+from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, WORKER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout
@@ -111,7 +111,7 @@ class Coordinator(NoPickle, Aggregator):
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
         self._last_number = 0  # of an executor that joined
-        self._wanted: set[int] = set()  # numbers that executors which joined had asked for
+        self._requested: set[int] = set()  # numbers that executors which joined had asked for
         self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
@@ -181,7 +181,7 @@ class Coordinator(NoPickle, Aggregator):
 
     def run_units(self, units: Sequence[Unit], *, lenient: bool = False) -> Iterator[Any]:
         """Have the executors do the units; their (header, sections) in the units' order, as they come, and a
-        ledger.Dropped for one that was given up (``lenient``: also where none comes any more)."""
+        Dropped for one that was given up (``lenient``: also where none comes any more)."""
         try:
             for result in self.board.run(units, self.config.job.unit_timeout_s, lenient=lenient):
                 self.attendance.tell()
@@ -193,14 +193,14 @@ class Coordinator(NoPickle, Aggregator):
         self,
         event: str,
         models: Sequence[str],
-        more: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
-        held: Callable[[Worker], Mapping[str, str]] | None = None,
+        sections: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
+        cached: Callable[[Worker], Mapping[str, str]] | None = None,
         **header: Any,
     ) -> Unit:
-        """A work unit of this round that needs the states of ``models``; ``more`` and ``held`` as in :class:`Unit`."""
+        """A work unit of this round that needs the states of ``models``; other arguments are those of :class:`Unit`."""
         number = next(self._unit_ids)
         identity = {"job": self.incarnation, "unit": number, "round": self.round}
-        return Unit(number, event, {**identity, **header}, tuple(models), more, held)
+        return Unit(number, event, {**identity, **header}, tuple(models), sections, cached)
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:
@@ -238,7 +238,7 @@ class Coordinator(NoPickle, Aggregator):
         self.attendance.come(worker.executor, info, joined=int(worker.executor) > len(self.executors))
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
 
-    def _offer(self, wanted: int | None) -> Any:
+    def _offer(self, requested: int | None) -> Any:
         """Offer a number and the job's settings to a process that joins, once the job's own executors are here."""
         with self._changed:
             self._changed.wait_for(self._takes_more, _PING_WAIT_S)
@@ -246,13 +246,14 @@ class Coordinator(NoPickle, Aggregator):
                 return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
             if not self._takes_more():
                 return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
-            free = wanted is not None and str(wanted) not in self.infos and wanted > self._last_number
-            if wanted is not None and (free or wanted in self._wanted):
-                number = wanted  # whoever had it asked for it, too, and is replaced
-                self._wanted.add(number)
+            free = requested is not None and str(requested) not in self.infos and requested > self._last_number
+            if requested is not None and (free or requested in self._requested):
+                number = requested  # whoever had it asked for it, too, and is replaced
+                self._requested.add(number)
             else:
                 number = max(self._last_number, len(self.executors)) + 1
-                while str(number) in self.infos or number in self._wanted:  # e.g. of an earlier start of the aggregator
+                # one may be of an earlier start of the aggregator
+                while str(number) in self.infos or number in self._requested:
                     number += 1
                 self._last_number = number
         data = self._agreed.digest if self._agreed is not None else None
@@ -314,7 +315,7 @@ class Coordinator(NoPickle, Aggregator):
             return self._send_away(context, error)
         except wire.WireError as error:
             return self._reject(context, "not a result", str(error))
-        if header.get(LACKS) is True:  # it gets the unit that it holds again
+        if header.get(NOT_CACHED) is True:  # it gets the unit that it holds again
             return self._next(worker, context, whole=True)
         fault = self._file(worker, job, unit, attempt, header, sections)
         if fault is not None:
@@ -356,8 +357,8 @@ class Coordinator(NoPickle, Aggregator):
     def _encode(self, worker: Worker, handout: Assignment, whole: bool) -> bytes:
         sent, unit = self._sent[worker.executor], handout.unit
         models = {}
-        held = dict(unit.held(worker)) if unit.held and not whole else {}
-        sections = dict(unit.more(held)) if unit.more else {}
+        cached = dict(unit.cached(worker)) if unit.cached and not whole else {}
+        sections = dict(unit.sections(cached)) if unit.sections else {}
         for key in unit.models:
             model = self.pool[key]
             models[key] = {"version": model.version, "spec": model.spec.to_json()}
@@ -370,7 +371,7 @@ class Coordinator(NoPickle, Aggregator):
                 sections[key] = self._encoded.section(key)
         lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
         sent.offered = {model.key: model.version for model in lasting}
-        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models, HELD: held}, sections)
+        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models, CACHED: cached}, sections)
 
     def _send_away(self, context: Any, error: NotRegistered) -> None:
         """The caller must register first, or end because another process has its number."""

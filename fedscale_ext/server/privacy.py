@@ -121,12 +121,12 @@ class JobPrivacy:
             return self._eligible
         return self._eligible & (self._taken < self._affordable)
 
-    def select(self, online: np.ndarray, wanted: int, *key: int | str) -> np.ndarray:
-        """Participants among ``online``: each by its own coin, or ``wanted`` of them; the draw's stream has ``key``."""
+    def select(self, online: np.ndarray, count: int, *key: int | str) -> np.ndarray:
+        """Participants among ``online``: each by its own coin, or ``count`` of them; the draw's stream has ``key``."""
         rng = stream(self.key, *key)
         if self.sampling:
             return select_each(online, self._probability, rng)
-        return select(online & self.allowed(), wanted, rng)
+        return select(online & self.allowed(), count, rng)
 
     def release(
         self,

@@ -24,7 +24,7 @@ from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientTensors
 FOLDER = "variates"
 
 
-class Whole:
+class ModelVariates:
     """The variates of one whole model: ``total`` sum of weight times variate over clients, ``known`` the weight behind
     each entry, ``seen`` that of all clients that have one, ``total_weight`` that of all who may train.
     """
@@ -33,7 +33,7 @@ class Whole:
         self.total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in shapes.items()}
         self.known = {name: torch.zeros_like(tensor) for name, tensor in self.total.items()}
         self.seen, self.total_weight = 0.0, total_weight
-        self.server: State = {}  # what all clients of a round are handed
+        self.server: State = {}  # what all clients of a round receive
 
     def mean(self, shapes: State) -> State:
         """c: the mean over the clients who can hold an entry."""
@@ -57,7 +57,7 @@ class ControlVariates(ClientTensors):
     ) -> None:
         super().__init__(folder / FOLDER, len(eligible))
         self._pool, self._weight, self._eligible = pool, weight, eligible
-        self._wholes: dict[str, Whole] = {}
+        self._variates: dict[str, ModelVariates] = {}
 
     # ---- a round ----
 
@@ -65,13 +65,13 @@ class ControlVariates(ClientTensors):
         """Settle what all clients of a round share, from what was handed in before it."""
         for key in sorted({self._pool[item.model].whole for item in items}):
             shapes = self._shapes(self._pool[key])
-            if key not in self._wholes:
+            if key not in self._variates:
                 clients = (np.flatnonzero(self._eligible) + 1).tolist()
                 total_weight = sum(self._weight(WorkItem(client, key)) for client in clients)
-                self._wholes[key] = Whole(shapes, total_weight)
-            self._wholes[key].server = self.shared(self._wholes[key], shapes)
+                self._variates[key] = ModelVariates(shapes, total_weight)
+            self._variates[key].server = self.shared(self._variates[key], shapes)
 
-    def shared(self, whole: Whole, shapes: State) -> State:
+    def shared(self, whole: ModelVariates, shapes: State) -> State:
         """What all clients of a round correct their own variates by: c."""
         return whole.mean(shapes)
 
@@ -86,7 +86,7 @@ class ControlVariates(ClientTensors):
     def outgoing(self, item: WorkItem) -> State:
         """The offset c - c_i of a client, on the tensors that it trains."""
         model = self._pool[item.model]
-        server, variate = self._wholes[model.whole].server, self.files.read(model.whole, item.client)
+        server, variate = self._variates[model.whole].server, self.files.read(model.whole, item.client)
         offset = {}
         for name, entries in self._covered(model).items():
             here = (
@@ -100,7 +100,7 @@ class ControlVariates(ClientTensors):
     def take(self, round: int, item: WorkItem, new: State) -> None:
         """Keep a client's new variate; the server's follows when the next round begins."""
         model, weight = self._pool[item.model], self._weight(item)
-        whole, shapes = self._wholes[model.whole], self._shapes(self._pool[model.whole])
+        whole, shapes = self._variates[model.whole], self._shapes(self._pool[model.whole])
         before = self.files.newest(model.whole, item.client)
         variate = before or {}
         whole.seen += weight if before is None else 0.0
@@ -134,16 +134,16 @@ class ControlVariates(ClientTensors):
     def state(self) -> tuple[State, dict[str, Any]]:
         """What a checkpoint holds: tensors and JSON."""
         tensors, _ = super().state()
-        for index, whole in enumerate(self._wholes.values()):
+        for index, whole in enumerate(self._variates.values()):
             tensors |= {f"{index}/total/{name}": tensor for name, tensor in whole.total.items()}
             tensors |= {f"{index}/known/{name}": tensor for name, tensor in whole.known.items()}
-        return tensors, {key: [whole.seen, whole.total_weight] for key, whole in self._wholes.items()}
+        return tensors, {key: [whole.seen, whole.total_weight] for key, whole in self._variates.items()}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave; UserError where a client's file is missing."""
         super().load_state(tensors, data)
         for index, (key, (seen, total_weight)) in enumerate(data.items()):
-            whole = self._wholes[key] = Whole(self._shapes(self._pool[key]), total_weight)
+            whole = self._variates[key] = ModelVariates(self._shapes(self._pool[key]), total_weight)
             whole.seen = seen
             for kind, tensors_of_kind in (("total", whole.total), ("known", whole.known)):
                 tensors_of_kind.update({name: tensors[f"{index}/{kind}/{name}"] for name in tensors_of_kind})

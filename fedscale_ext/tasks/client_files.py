@@ -23,9 +23,7 @@ from fedscale_ext.metrics.files import in_memory, read_section, read_tensors, wr
 from fedscale_ext.transport.leases import Worker
 
 Section = bytes | memoryview  # one safetensors file in memory
-Holder = tuple[
-    Worker, str
-]  # the process of an executor that has a client's tensors, and the label by which it finds them
+CachedAt = tuple[Worker, str]  # the process that has a client's tensors in its cache, and their label there
 
 _THREADS = 4  # they wait for the disk, and the disk ends several waits at once
 _MOST_BYTES = 64 << 20  # of what waits to be written
@@ -63,8 +61,8 @@ class ClientFiles:
         self._folder, self._clients = folder, clients
         self._rounds: dict[str, torch.Tensor] = {}  # by key: when each client's was written, int64 [clients]; 0: never
         self._written: dict[tuple[str, int], int] = {}  # in this round: its number
-        self._holders: dict[tuple[str, int], Holder] = {}  # of what :meth:`read` returns
-        self._next_holders: dict[tuple[str, int], Holder] = {}  # of what this round has written
+        self._cached_at: dict[tuple[str, int], CachedAt] = {}  # of what :meth:`read` returns
+        self._next_cached_at: dict[tuple[str, int], CachedAt] = {}  # of what this round has written
         self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
         self._digests: tuple[int, dict[str, str]] = (0, {})  # of the last round that wrote: its number, and by file
         self._pending: dict[Path, tuple[int, Future[str]]] = {}  # files that threads write: their bytes and digest
@@ -102,17 +100,17 @@ class ClientFiles:
         metadata = {"client": str(client), "round": str(round)}
         self._pending[path] = len(content), _threads().submit(write_section, path, content, metadata)
         self._written[key, client] = round
-        self._next_holders.pop((key, client), None)
+        self._next_cached_at.pop((key, client), None)
         if round not in (versions := self._versions.setdefault((key, client), [])):
             versions.append(round)
 
-    def hold(self, key: str, client: int, holder: Holder) -> None:
+    def set_cached(self, key: str, client: int, where: CachedAt) -> None:
         """Note who has what was just written of a client."""
-        self._next_holders[key, client] = holder
+        self._next_cached_at[key, client] = where
 
-    def holder(self, key: str, client: int) -> Holder | None:
+    def cached_at(self, key: str, client: int) -> CachedAt | None:
         """Return who has what :meth:`read` returns, None where nobody may have it. Any thread may call it."""
-        return self._holders.get((key, client))
+        return self._cached_at.get((key, client))
 
     def finish(self) -> None:
         """Wait until all files are on the disk; OSError where one cannot be written."""
@@ -151,9 +149,9 @@ class ClientFiles:
             if key not in self._rounds:
                 self._rounds[key] = torch.zeros(self._clients, dtype=torch.int64)
             self._rounds[key][client - 1] = round
-            self._holders.pop((key, client), None)
-        self._holders |= self._next_holders
-        self._next_holders.clear()
+            self._cached_at.pop((key, client), None)
+        self._cached_at |= self._next_cached_at
+        self._next_cached_at.clear()
         self._written.clear()
 
     def _path(self, key: str, client: int, round: int) -> Path:

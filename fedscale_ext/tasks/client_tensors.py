@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedscale_ext.core.types import State, WorkItem
-from fedscale_ext.tasks.client_files import ClientFiles, Holder
+from fedscale_ext.tasks.client_files import CachedAt, ClientFiles
 from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.leases import Worker
@@ -26,7 +26,7 @@ def section_name(kind: str, index: int | str) -> str:
     return f"{kind}/{index}"
 
 
-def kept_label(header: Mapping[str, Any], section: str) -> str:
+def cache_label(header: Mapping[str, Any], section: str) -> str:
     """Return the label by which an executor finds a section of an answer that it sent; ``header`` is the answer's."""
     return "/".join(str(header[name]) for name in ("job", "unit", "attempt")) + f"/{section}"
 
@@ -102,11 +102,11 @@ class ClientTensors:
         sections = {name: self.section(item) for name, item in names.items() if name not in without}
         return {name: section for name, section in sections.items() if section is not None}
 
-    def hold(self, item: WorkItem, holder: Holder) -> None:
-        """Note which executor has the tensors just taken of a client; nothing by default."""
+    def set_cached(self, item: WorkItem, where: CachedAt) -> None:
+        """Note which executor has the tensors just taken of a client in its cache; nothing by default."""
 
-    def held(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:
-        """Return the names of the sections that a process has, and their labels there; none by default.
+    def cached(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:
+        """Return the names of the sections that a process has in its cache, and their labels there; none by default.
 
         Any thread may call it.
         """
@@ -204,15 +204,15 @@ class ClientState(ClientTensors):
         section = new.section if isinstance(new, ReadTensors) else None
         self.files.write(round, item.model, item.client, new, section)
 
-    def hold(self, item: WorkItem, holder: Holder) -> None:  # noqa: D102
-        self.files.hold(item.model, item.client, holder)
+    def set_cached(self, item: WorkItem, where: CachedAt) -> None:  # noqa: D102
+        self.files.set_cached(item.model, item.client, where)
 
-    def held(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:  # noqa: D102
-        holders = [self.files.holder(item.model, item.client) for item in items]
+    def cached(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:  # noqa: D102
+        entries = [self.files.cached_at(item.model, item.client) for item in items]
         return {
-            section_name(self.kind, index): holder[1]
-            for index, holder in enumerate(holders)
-            if holder is not None and holder[0] == worker
+            section_name(self.kind, index): entry[1]
+            for index, entry in enumerate(entries)
+            if entry is not None and entry[0] == worker
         }
 
 

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 TENSORS = "tensors"  # in a unit's header: the kinds of tensors that came for its clients, and these tensors by index
 
-HELD = "held"  # in a unit's header: names of sections that the executor has, and the labels by which it finds them
-LACKS = "lacks"  # in an answer's header: True if the executor has one of these no more, and asks for the whole unit
+CACHED = "cached"  # in a unit's header: names of sections that the executor has, and the labels by which it finds them
+NOT_CACHED = "not_cached"  # in an answer's header: True if one of these is missing; the whole unit is sent again
 WORKER = "worker"  # in an answer's header as the server has it: the process that sent it
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]

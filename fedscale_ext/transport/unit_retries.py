@@ -29,9 +29,9 @@ class Unit:
         event: Name of its kind of work.
         header: The JSON part of its message.
         models: Keys of the models whose states it needs.
-        more: Makes further sections of its message, by name, except those that it is given. It is called for every
+        sections: Makes further sections of its message, by name, except those that it is given. It is called for every
             attempt, from any thread.
-        held: Names of sections that a process has, and the labels by which it finds them. Any thread may call it. A
+        cached: Names of sections that a process has in its cache, and their labels there. Any thread may call it. A
             unit goes to the process that has most.
 
     """
@@ -40,8 +40,8 @@ class Unit:
     event: str
     header: Mapping[str, Any]
     models: tuple[str, ...]
-    more: Callable[[Container[str]], Mapping[str, bytes]] | None = None
-    held: Callable[[Worker], Mapping[str, str]] | None = None
+    sections: Callable[[Container[str]], Mapping[str, bytes]] | None = None
+    cached: Callable[[Worker], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ class UnitTracker:
         entry = self._held_by(worker)
         if entry is None:
             possible = self._possible(worker.executor, here)
-            entry = max(possible, key=lambda each: len(each.unit.held(worker)) if each.unit.held else 0, default=None)
+            entry = max(
+                possible, key=lambda each: len(each.unit.cached(worker)) if each.unit.cached else 0, default=None
+            )
         if entry is None:
             return None
         if entry.holder is None:

@@ -85,7 +85,7 @@ def test_the_model_is_named_where_there_are_several(job_file: Path, tmp_path: Pa
     name = job.clients.names[0]
     served = job.evaluation.serve
     assert exporting._chosen(job, None, name) == served[0]
-    for key, sentence in ((personal_version(first), "keeps a model of its own"), ("a+b", "an ensemble of a, b")):
+    for key, sentence in ((personal_version(first), "has a personal model"), ("a+b", "an ensemble of a, b")):
         job.__dict__["evaluation"] = replace(job.evaluation, serve=(key, *served[1:]))  # a cached property
         with pytest.raises(UserError, match=sentence):
             exporting._chosen(job, None, name)

@@ -13,7 +13,7 @@ from methods.small_space import written
 import fedscale_ext
 from fedscale_ext.api import result as results
 from fedscale_ext.api.predict import comma_separated, predict
-from fedscale_ext.api.served import job_data, load_served
+from fedscale_ext.api.served_model import job_data, load_served_model
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import write_png
 from fedscale_ext.data.registry import CHARACTERS
@@ -51,7 +51,7 @@ def right(job: LoadedJob) -> list[int]:
     return counts
 
 
-def kept(method: str, **own: Any) -> dict[str, Any]:
+def exchange_job(method: str, **own: Any) -> dict[str, Any]:
     """Keys of a method whose clients keep models of two types."""
     own = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **own}
     return {f"{method}.{name}": value for name, value in own.items()}
@@ -62,7 +62,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "splitmix": {},
     "local": {},
     "lotteryfl": {},
-    "fedproto": kept("fedproto", representation=8),
+    "fedproto": exchange_job("fedproto", representation=8),
 }
 MORE: dict[str, dict[str, Any]] = {
     "heterofl": {},
@@ -71,12 +71,12 @@ MORE: dict[str, dict[str, Any]] = {
     "tailorfl": {},
     "fedmask": {},
     "fedskel": {},
-    "fedtgp": kept("fedtgp", representation=8, epochs=5),
-    "fd": kept("fd"),
-    "lgfedavg": kept("lgfedavg", representation=8),
-    "fedgh": kept("fedgh", representation=8),
-    "fml": kept("fml"),
-    "fedkd": kept("fedkd"),
+    "fedtgp": exchange_job("fedtgp", representation=8, epochs=5),
+    "fd": exchange_job("fd"),
+    "lgfedavg": exchange_job("lgfedavg", representation=8),
+    "fedgh": exchange_job("fedgh", representation=8),
+    "fml": exchange_job("fml"),
+    "fedkd": exchange_job("fedkd"),
 }
 
 
@@ -108,7 +108,7 @@ def test_nearest_prototypes_predict_and_not_the_head(job_file: Path) -> None:
     job = trained(job_file, method="fedproto", **METHODS["fedproto"])
     assert job.clients is not None and job.clients.names
     x = np.random.default_rng(1).integers(0, 256, (20, 28, 28), dtype=np.uint8)
-    served = load_served(job, job.clients.names[0])
+    served = load_served_model(job, job.clients.names[0])
     near = served.logits(x[:, None])
     assert isinstance(served.networks[0], NearestPrototype) and not torch.equal(
         near, replace(served, networks=[served.networks[0].model]).logits(x[:, None])
@@ -117,7 +117,7 @@ def test_nearest_prototypes_predict_and_not_the_head(job_file: Path) -> None:
     assert job.evaluation is not None
     job.evaluation.correct[0] = 0 if job.evaluation.correct[0] > 1 else job.evaluation.count[0]
     with pytest.raises(UserError, match="jobs of earlier versions did not keep what the server sends"):
-        load_served(job, job.clients.names[0])
+        load_served_model(job, job.clients.names[0])
 
 
 def test_masked_tests_are_of_the_same_models(job_file: Path) -> None:
@@ -130,7 +130,7 @@ def test_probabilities_are_those_of_the_softmax(job: LoadedJob) -> None:
     data = job_data(job)
     assert data is not None
     rows = data.test_rows(5)
-    served = load_served(job, data.client_names[4])
+    served = load_served_model(job, data.client_names[4])
     (network,) = served.networks
     with torch.no_grad():
         shares = network(data.batch(rows)).softmax(1)
@@ -256,8 +256,8 @@ def test_a_model_of_a_clients_own_needs_the_jobs_data_and_must_test_as_before(jo
     assert job.evaluation is not None and job.clients is not None and job.clients.names
     name = job.clients.names[0]
     job.evaluation.correct[0] = 0 if job.evaluation.correct[0] > 1 else job.evaluation.count[0]
-    with pytest.raises(UserError, match=r"cannot be made again: it gets \d+ of \d+ test samples right, and \d+"):
+    with pytest.raises(UserError, match=r"cannot be rebuilt: it gets \d+ of \d+ test samples right, and \d+"):
         next(predict(job, name, x))
     job.header["config"]["data_dir"] = str(tmp_path / "gone")
-    with pytest.raises(UserError, match=r"keeps a model of its own, .* they are not in .*gone any more"):
+    with pytest.raises(UserError, match=r"has a personal model, .* they are not in .*gone any more"):
         next(predict(job, name, x))

@@ -52,7 +52,15 @@ def test_a_host_may_have_two_roles():
 
 
 def test_a_report_knows_how_far_the_clock_is_ahead():
-    event = {"python": "3.11", "torch": "2", "numpy": "2", "code": "c", "gpus": 0, "time": 1100.0, "heard": 1000.0}
+    event = {
+        "python": "3.11",
+        "torch": "2",
+        "numpy": "2",
+        "code": "c",
+        "gpus": 0,
+        "time": 1100.0,
+        "received_at": 1000.0,
+    }
     assert Report.read(event).skew_s == 100
 
 

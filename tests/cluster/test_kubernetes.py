@@ -68,7 +68,7 @@ def test_each_process_gets_its_arguments():
 
 def test_executors_join_as_the_command_reads_it(monkeypatch):
     joined = []
-    monkeypatch.setattr("fedscale_ext.entry.join.join", lambda place, wait, say: joined.append(place))
+    monkeypatch.setattr("fedscale_ext.entry.join.join", lambda options, wait, say: joined.append(options))
     (container,) = documents()[2]["spec"]["template"]["spec"]["containers"]
     assert CliRunner().invoke(app, ["executor", "join", *container["args"]]).exit_code == 0
     assert (joined[0].host, joined[0].token_file) == ("my-job", "/run/fedscale/token/token")

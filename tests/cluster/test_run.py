@@ -18,7 +18,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Proc, Said
+from fedscale_ext.driver.processes import Exit, Proc, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.supervision import Restarts
 
@@ -72,7 +72,9 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_a_partial_start_is_none(run):
-    code, err, processes = run(Said(AGGREGATOR, {"event": "waiting", "for": "executors"}), Exit("executor 2", 3))
+    code, err, processes = run(
+        ProcessEvent(AGGREGATOR, {"event": "waiting", "for": "executors"}), Exit("executor 2", 3)
+    )
     assert code == 1 and processes.stopped
     assert "last words" in err
     assert "executor 2 on c ended with exit code 3 before the job began; all hosts were cleared" in " ".join(
@@ -82,7 +84,7 @@ def test_a_partial_start_is_none(run):
 
 def test_a_host_that_is_lost_later_is_told(run):
     lost = Exit("executor 2", LOST, "was lost with its host (Connection reset)")
-    code, err, _ = run(Said(AGGREGATOR, {"event": "ready"}), lost, Exit("executor 1", 0), Exit(AGGREGATOR, 1))
+    code, err, _ = run(ProcessEvent(AGGREGATOR, {"event": "ready"}), lost, Exit("executor 1", 0), Exit(AGGREGATOR, 1))
     assert code == 1
     assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in " ".join(
         err.split()
@@ -91,7 +93,9 @@ def test_a_host_that_is_lost_later_is_told(run):
 
 def test_nothing_is_started_again_on_a_host_that_is_lost(run):
     lost = Exit("executor 2", LOST, "was lost with its host (Connection reset)")
-    _, err, processes = run(Said(AGGREGATOR, {"event": "ready"}), lost, Exit(AGGREGATOR, -9), None, restarts=Restarts())
+    _, err, processes = run(
+        ProcessEvent(AGGREGATOR, {"event": "ready"}), lost, Exit(AGGREGATOR, -9), None, restarts=Restarts()
+    )
     notices = " ".join(err.split())
     assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in notices
     assert "note: aggregator on a was ended by SIGKILL after round 0; it is started again" in notices
@@ -105,7 +109,7 @@ def test_nothing_is_started_again_on_a_host_that_is_lost(run):
 
 def test_bad_input_is_told_with_its_host(run):
     error = {"event": "error", "message": "use_cuda is True but torch finds no GPU", "exit_code": 2}
-    code, err, _ = run(Said(AGGREGATOR, error), Exit(AGGREGATOR, 2))
+    code, err, _ = run(ProcessEvent(AGGREGATOR, error), Exit(AGGREGATOR, 2))
     assert (code, " ".join(err.split())) == (2, "fedscale: a: use_cuda is True but torch finds no GPU")
 
 
@@ -165,7 +169,7 @@ def test_of_many_hosts_a_few_are_greeted_at_a_time(processes, monkeypatch):
         waiting.append(name)
         assert len(waiting) <= 8
         processes._running[name] = None
-        processes.inbox.put(Said(name, {"event": "hello", **facts()}))
+        processes.inbox.put(ProcessEvent(name, {"event": "hello", **facts()}))
 
     monkeypatch.setattr(processes, "begin", begin)
     answers = processes.answers
@@ -182,8 +186,8 @@ def test_of_many_hosts_a_few_are_greeted_at_a_time(processes, monkeypatch):
 @pytest.mark.parametrize(
     ("messages", "sentence"),
     [
-        ([Said("executor 1", {"event": "error", "message": "no"}), Exit("executor 1", 2)], "b: no"),
-        ([Said("executor 1", {"event": "error", "message": "setup command make ended with exit code 3"}),
+        ([ProcessEvent("executor 1", {"event": "error", "message": "no"}), Exit("executor 1", 2)], "b: no"),
+        ([ProcessEvent("executor 1", {"event": "error", "message": "setup command make ended with exit code 3"}),
           Exit("executor 1", 2)], "b: setup command make ended with exit code 3: last words"),
         ([Exit("executor 1", 1)], "b: its check ended with exit code 1: last words"),
         ([Exit("executor 1", 0)], "b: its check ended with exit code 0: last words"),

@@ -8,8 +8,8 @@ import pytest
 
 from evals.paper.data import data_set
 from fedscale_ext.config.job_config import load_config, with_values
-from fedscale_ext.data.held_back import HeldBack
 from fedscale_ext.data.job_data import open_job_data, open_recorded_data
+from fedscale_ext.data.public_draw import PublicDraw
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.report.arms import arms_of
@@ -35,7 +35,7 @@ def test_the_seed_of_a_job_changes_nobodys_samples(job_file: Path, tiny_femnist:
     first = opened(job_file, public_samples=12)
     assert opened(job_file, public_samples=12, seed=2).digest == first.digest
     assert opened(job_file, public_samples=12, data_seed=2).digest != first.digest
-    before = open_data_set(tiny_femnist, "femnist", test_split=0.2, seed=1, held_back=HeldBack(12))
+    before = open_data_set(tiny_femnist, "femnist", test_split=0.2, seed=1, public_draw=PublicDraw(12))
     assert first.digest == before.digest  # what seed 1 always gave
 
 

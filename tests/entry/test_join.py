@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import configuration as job_configuration
-from served import connection, registration, serving
+from aggregator_service import configuration as job_configuration
+from aggregator_service import connection, registration, serving
 
 from fedscale_ext.cli import executor_commands, main
 from fedscale_ext.config.job_config import shared_argv, with_values
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.entry.join import Place, configuration, join
+from fedscale_ext.entry.join import JoinOptions, configuration, join
 from fedscale_ext.transport.joining import Offer
 
 
@@ -21,18 +21,20 @@ def offered(*arguments: str, job: str = "tiny") -> Offer:
     return Offer(3, job, words, "0.1", "2", "2", "c", "d")
 
 
-PLACE = Place("10.0.0.1", 4711, "/logs", token_file="/token")
+OPTIONS = JoinOptions("10.0.0.1", 4711, "/logs", token_file="/token")
 
 
 def test_what_each_process_has_for_itself_is_not_the_aggregators_to_say() -> None:
     hostile = offered("--log_path=/etc", "--ps_ip=6.6.6.6", "--token_file=/root/secret", "--this_rank=0", "--rounds=9",
                       "--time_stamp=../..", "--tls_ca=/x", "--data_dir=there", "--wandb_token=key")  # fmt: skip
-    config = configuration(hostile, PLACE, 5.0)
+    config = configuration(hostile, OPTIONS, 5.0)
     args, job = config.fedscale, config.job
     assert (args.log_path, args.ps_ip, args.ps_port, args.this_rank) == ("/logs", "10.0.0.1", "4711", 3)
     assert (job.token_file, job.tls_ca, args.time_stamp, args.wandb_token) == ("/token", None, "executor-3", "")
     assert (args.rounds, args.data_dir) == (9, "there")  # but what the job is
-    here = Place("10.0.0.1", 4711, "/logs", data_dir="here", certificates={"tls_ca": "ca", "tls_executor_cert": "c"})
+    here = JoinOptions(
+        "10.0.0.1", 4711, "/logs", data_dir="here", certificates={"tls_ca": "ca", "tls_executor_cert": "c"}
+    )
     config = configuration(hostile, here, 5.0)
     assert (config.fedscale.data_dir, config.job.tls_ca, config.job.tls_executor_cert) == ("here", "ca", "c")
     assert config.job.token_file is None
@@ -40,21 +42,21 @@ def test_what_each_process_has_for_itself_is_not_the_aggregators_to_say() -> Non
 
 def test_settings_that_this_version_does_not_know_are_bad_input() -> None:
     with pytest.raises(UserError, match=r"settings of job tiny cannot be used here: .*unknown job_conf key 'no_such'"):
-        configuration(offered("--no_such=3"), PLACE, 5.0)
+        configuration(offered("--no_such=3"), OPTIONS, 5.0)
     with pytest.raises(UserError, match="settings of another one"):
-        configuration(offered("--job_name=other"), PLACE, 5.0)
+        configuration(offered("--job_name=other"), OPTIONS, 5.0)
 
 
 def test_a_gpu_is_for_jobs_that_use_one() -> None:
-    place = Place("10.0.0.1", 4711, "/logs", gpu=2)
-    assert configuration(offered("--use_cuda=True"), place, 5.0).fedscale.cuda_device == "cuda:2"
+    options = JoinOptions("10.0.0.1", 4711, "/logs", gpu=2)
+    assert configuration(offered("--use_cuda=True"), options, 5.0).fedscale.cuda_device == "cuda:2"
     with pytest.raises(UserError, match="trains on CPUs, since its use_cuda is False: leave --gpu out"):
-        configuration(offered(), place, 5.0)
+        configuration(offered(), options, 5.0)
 
 
 def test_settings_arrive_as_the_job_has_them(job_file: Path) -> None:
     config = job_configuration(job_file, "fedtrans.alpha=[1.5]", "wandb_token=key", "adam_beta1=0.5")
-    arrived = configuration(Offer(3, "tiny", shared_argv(config), "", "", "", "", None), PLACE, 5.0)
+    arrived = configuration(Offer(3, "tiny", shared_argv(config), "", "", "", "", None), OPTIONS, 5.0)
     assert arrived.decisive() == with_values(config, wandb_token="").decisive()
 
 
@@ -119,9 +121,9 @@ def test_each_reason_not_to_begin_is_one_sentence_and_exit_code_2(
 
 def test_a_refused_process_leaves_the_job_as_it_was(service: Any) -> None:
     config = service.config
-    place = Place(config.fedscale.ps_ip, int(config.fedscale.ps_port), "/nowhere", config.job.token_file)
+    options = JoinOptions(config.fedscale.ps_ip, int(config.fedscale.ps_port), "/nowhere", config.job.token_file)
     said: list[str] = []
     with pytest.raises(UserError, match="other samples"):
-        join(place, 5.0, said.append)
+        join(options, 5.0, said.append)
     assert len(said) == 1 and "executor 3" in said[0]
     assert service.infos.keys() == {"1", "2"} and not service.refusals.counts()

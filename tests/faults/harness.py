@@ -22,7 +22,7 @@ from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.driver import preparation
 from fedscale_ext.metrics.records import read_records
 
-from .process import Place, events, join_main, main
+from .process import JoinOptions, events, join_main, main
 from .proxy import Proxy
 from .steps import Kill
 
@@ -94,11 +94,11 @@ class Job:
     def join(self, kill: Kill | None = None, number_of_signal: int = signal.SIGKILL, **own: Any) -> None:
         """Start a process that joins, and signals itself at a step; its name is joiner-1, joiner-2, …
 
-        ``own`` are fields of its place. One that has ended is not started again.
+        ``own`` are fields of its ``JoinOptions``. One that has ended is not started again.
         """
         name = f"joiner-{len(self.joiners) + 1}"
-        place = Place("127.0.0.1", self.port, str(self.folder / "joined"), **own)
-        arguments = (name, place, [kill] if kill else [], number_of_signal, self.folder)
+        options = JoinOptions("127.0.0.1", self.port, str(self.folder / "joined"), **own)
+        arguments = (name, options, [kill] if kill else [], number_of_signal, self.folder)
         self.joiners[name] = _CONTEXT.Process(target=join_main, args=arguments, name=name, daemon=True)
         self.joiners[name].start()
 

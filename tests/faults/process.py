@@ -15,7 +15,7 @@ compat.prepare()
 
 from fedscale_ext import models  # noqa: E402
 from fedscale_ext.entry import join, launch  # noqa: E402
-from fedscale_ext.entry.join import Place  # noqa: E402
+from fedscale_ext.entry.join import JoinOptions  # noqa: E402
 from fedscale_ext.server import records  # noqa: E402
 
 from .calls import disturb  # noqa: E402
@@ -50,7 +50,7 @@ def main(
     launch.run_rank()
 
 
-def join_main(name: str, place: Place, kills: list[Kill], number_of_signal: int, folder: Path) -> None:
+def join_main(name: str, options: JoinOptions, kills: list[Kill], number_of_signal: int, folder: Path) -> None:
     """Run as the process ``name`` that joins a job, armed as in ``steps.arm``; its output goes to ``folder/name.log``.
 
     It ends with exit code 130 if its signal is an interrupt.
@@ -72,7 +72,7 @@ def join_main(name: str, place: Place, kills: list[Kill], number_of_signal: int,
 
     join.executor_class = armed  # type: ignore[assignment]
     try:
-        join.join(place, 60.0, lambda sentence: print(sentence, flush=True))
+        join.join(options, 60.0, lambda sentence: print(sentence, flush=True))
     except KeyboardInterrupt:
         sys.exit(130)
 

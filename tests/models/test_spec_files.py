@@ -16,7 +16,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.models import registry as registry_of_models
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE
-from fedscale_ext.models.families.paired import FEATURES, paired
+from fedscale_ext.models.families.network_pair import FEATURES, pair_spec
 
 SHAPE, CLASSES = (1, 28, 28), 62
 SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
@@ -132,8 +132,8 @@ def test_what_belongs_to_no_spec_is_refused(tmp_path: Path) -> None:
 
 
 def test_families_name_the_fields_of_their_specs() -> None:
-    # headed and paired networks are made of others, by a method, and a network of one's own has any name
-    pair = paired(named("cnn_small"), named("lenet_6k"), joined=FEATURES)
+    # headed networks and pairs are made of others, by a method, and a network of one's own has any name
+    pair = pair_spec(named("cnn_small"), named("lenet_6k"), joined=FEATURES)
     unnamed = {"headed": headed(named("cnn_small"), 8), "paired": pair, "custom_module": named("torchvision:alexnet")}
     assert {each.family for each in map(named, FAMILIES)} == registry_of_models._families().keys() - unnamed.keys()
     for name, family in registry_of_models._families().items():

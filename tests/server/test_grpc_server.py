@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import pytest
 import torch
+from aggregator_service import registration
 from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
-from served import registration
 
 from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config

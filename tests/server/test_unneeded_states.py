@@ -10,7 +10,7 @@ import fedscale_ext
 from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
-from fedscale_ext.methods.exchange.kept_models import KeptModelsAggregator
+from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator
 from fedscale_ext.methods.personal.local import LocalAggregator
 from fedscale_ext.server.requirements import Feature, exclusion
 from fedscale_ext.tasks import train
@@ -21,7 +21,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "local": {"model": "cnn_small"},
     "lgfedavg": {**{f"lgfedavg.{name}": value for name, value in TYPES.items()}, "lgfedavg.representation": 8},
 }
-CLASSES = {"local": LocalAggregator, "lgfedavg": KeptModelsAggregator}
+CLASSES = {"local": LocalAggregator, "lgfedavg": TensorExchangeAggregator}
 
 
 def job(job_file: Path, name: str, method: str, **keys: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_a_job_whose_executors_add_nothing_up_equals_one_whose_do(
     method: str, job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
-        raise AssertionError("the states of kept models are added up")
+        raise AssertionError("the states of personal models are added up")
 
     names: set[str] = set()
     plain_run = Train.run

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import configuration, serving
+from aggregator_service import configuration, serving
 
 from fedscale_ext.config.job_config import JobConfig
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from served import configuration, connection, registration, serving, stranger
+from aggregator_service import configuration, connection, registration, serving, stranger
 
 from fedscale_ext.config.job_config import with_values
 from fedscale_ext.core.errors import UserError

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import grpc
 import pytest
+from aggregator_service import SERVICE, configuration, connection, registration, serving, stranger
 from fedscale.cloud.channels import job_api_pb2
-from served import SERVICE, configuration, connection, registration, serving, stranger
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.transport import endpoint

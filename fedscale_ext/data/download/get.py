@@ -14,7 +14,7 @@ from urllib.parse import quote
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.download import ledger, transfer
 from fedscale_ext.data.download.catalogue import Downloadable, File, Source
-from fedscale_ext.data.download.transfer import HostError, Patience, Progress, Wanted
+from fedscale_ext.data.download.transfer import HostError, Patience, Progress, RemoteFile
 
 PARQUET = "pyarrow is missing, which reads parquet: pip install pyarrow"
 _SPARE = 256 << 20  # bytes of the disk that are left alone
@@ -127,7 +127,7 @@ def _get_file(
             say(f"{file.name} is there, but not as it should be ({error}): it is downloaded anew")
             path.unlink()
     part = folder / f".{file.name}.part"
-    remote = Wanted(url, file.size, file.most, file.sha256 is not None)
+    remote = RemoteFile(url, file.size, file.most, file.sha256 is not None)
     how_much = amount(file.expected) if file.expected else "size not known"
     for again in (False, True):
         there = _there(path)

@@ -50,7 +50,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RemoteFile:
     """A file at an address: its exact size where that is known, the most bytes it may have, and whether a checksum will
     tell a wrong one (``pinned``)."""
 
@@ -60,7 +60,7 @@ class Wanted:
     pinned: bool
 
 
-def fetch(remote: Wanted, part: Path, patience: Patience, progress: Progress | None = None) -> None:
+def fetch(remote: RemoteFile, part: Path, patience: Patience, progress: Progress | None = None) -> None:
     """Download the whole file to ``part``.
 
     Raises HostError where the host does not send it, UserError where it cannot be written.
@@ -83,7 +83,7 @@ def forget(part: Path) -> None:
     _note(part).unlink(missing_ok=True)
 
 
-def _try(remote: Wanted, part: Path, patience: Patience, progress: Progress | None) -> None:
+def _try(remote: RemoteFile, part: Path, patience: Patience, progress: Progress | None) -> None:
     have, mark = _size(part), None
     if have:
         mark = _mark(part, remote.url)
@@ -123,7 +123,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _open(remote: Wanted, headers: dict[str, str], patience: Patience) -> Any:
+def _open(remote: RemoteFile, headers: dict[str, str], patience: Patience) -> Any:
     """The host's reply, of status 200, 206 or 416."""
     request = urllib.request.Request(remote.url, headers=headers)
     opener = urllib.request.build_opener(_Redirects(remote.pinned))
@@ -157,7 +157,7 @@ def _unreachable(error: Exception, patience: Patience) -> HostError:
     return HostError(f"cannot be reached ({getattr(cause, 'strerror', None) or cause})")
 
 
-def _extent(reply: Any, remote: Wanted, have: int) -> tuple[int, int | None]:
+def _extent(reply: Any, remote: RemoteFile, have: int) -> tuple[int, int | None]:
     """Where in the file the reply's bytes begin, and how many the file has."""
     if (reply.headers.get_content_type() or "") == "text/html":
         raise HostError("answers with a web page")
@@ -179,7 +179,13 @@ def _extent(reply: Any, remote: Wanted, have: int) -> tuple[int, int | None]:
 
 
 def _receive(
-    reply: Any, part: Path, begin: int, total: int | None, remote: Wanted, patience: Patience, progress: Progress | None
+    reply: Any,
+    part: Path,
+    begin: int,
+    total: int | None,
+    remote: RemoteFile,
+    patience: Patience,
+    progress: Progress | None,
 ) -> None:
     """Write what comes behind the first ``begin`` bytes of ``part``."""
     done = since_done = begin

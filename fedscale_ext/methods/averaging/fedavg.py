@@ -15,7 +15,7 @@ class FedAvgParams:
 
 
 class FedAvgAggregator(MultiModelAggregator):
-    """One model for everybody, averaged with the clients' numbers of samples (FedAvg)."""
+    """One model for all clients, averaged by their numbers of samples (FedAvg)."""
 
     about: ClassVar[About] = About("one model", 2017)
     Params: ClassVar[type] = FedAvgParams

@@ -19,7 +19,7 @@ _EXACT = "donot_use_mm_for_euclid_dist"  # cdist without the rounding of its fas
 COUNTS = "counts"  # name of a client's numbers of samples by class, int32 [classes]
 
 
-class KeptModelClient(PersonalModelClient):
+class TensorExchangeClient(PersonalModelClient):
     """Base of such clients.
 
     ``layer`` is the name of the last layer of the client's model, whose inputs are its features. ``message`` has the
@@ -47,12 +47,12 @@ class KeptModelClient(PersonalModelClient):
         return features, logits
 
 
-class KeptModelExecutor(MultiModelExecutor):
+class TensorExchangeExecutor(MultiModelExecutor):
     """Base of such clients' executors."""
 
-    client: ClassVar[type[KeptModelClient]]
+    client: ClassVar[type[TensorExchangeClient]]
 
-    def get_client_trainer(self, conf: ClientConfig) -> KeptModelClient:
+    def get_client_trainer(self, conf: ClientConfig) -> TensorExchangeClient:
         """Create a client that keeps its model."""
         return self.client(conf, self.bench)
 
@@ -76,7 +76,7 @@ def class_means(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Ten
     return means.to(rows.dtype), counts.int()
 
 
-def own_rows(tables: Tensor, labels: Tensor) -> Tensor:
+def client_rows(tables: Tensor, labels: Tensor) -> Tensor:
     """Look up each sample's row in its client's table.
 
     Args:

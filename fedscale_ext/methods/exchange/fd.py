@@ -33,14 +33,20 @@ from fedscale_ext.method import (
     Update,
 )
 from fedscale_ext.methods.distillation.losses import deepest, soft_cross_entropy
-from fedscale_ext.methods.exchange.client import COUNTS, KeptModelClient, KeptModelExecutor, class_means, own_rows
-from fedscale_ext.methods.exchange.kept_models import KeptModelsAggregator, KeptModelsParams
+from fedscale_ext.methods.exchange.client import (
+    COUNTS,
+    TensorExchangeClient,
+    TensorExchangeExecutor,
+    class_means,
+    client_rows,
+)
+from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator, TensorExchangeParams
 from fedscale_ext.training.resident import Cohort
 
 OUTPUTS, KNOWN = "outputs", "classes"  # received: the others' outputs [known, classes], and for which classes, int32
 
 
-class FDClient(KeptModelClient):
+class FDClient(TensorExchangeClient):
     """Client that learns the others' mean output of a sample's class, and sends its own ones."""
 
     def __init__(self, conf: ClientConfig, bench: Any) -> None:
@@ -54,7 +60,7 @@ class FDClient(KeptModelClient):
         if self._targets is None:
             return losses
         logits = deepest(output, labels.dim() + 1)
-        return losses + self._weight * soft_cross_entropy(logits, own_rows(self._targets.to(logits), labels))
+        return losses + self._weight * soft_cross_entropy(logits, client_rows(self._targets.to(logits), labels))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train with what the client received."""
@@ -90,14 +96,14 @@ class FDClient(KeptModelClient):
         return {OUTPUTS: means, COUNTS: counts}
 
 
-class FDExecutor(KeptModelExecutor):
+class FDExecutor(TensorExchangeExecutor):
     """Executor of such clients."""
 
     client = FDClient
 
 
 @dataclass(frozen=True)
-class FDParams(KeptModelsParams):
+class FDParams(TensorExchangeParams):
     """Hyperparameters of federated distillation.
 
     Attributes:
@@ -110,7 +116,7 @@ class FDParams(KeptModelsParams):
     method: ClassVar[str] = "fd"
 
 
-class FDAggregator(KeptModelsAggregator):
+class FDAggregator(TensorExchangeAggregator):
     """Clients keep models of any architecture and share mean outputs of classes (FD)."""
 
     about: ClassVar[About] = About("exchange", 2018)

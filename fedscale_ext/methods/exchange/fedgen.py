@@ -45,7 +45,7 @@ from fedscale_ext.method import (
     Update,
     UserError,
 )
-from fedscale_ext.methods.exchange.client import COUNTS, KeptModelExecutor
+from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
 from fedscale_ext.methods.exchange.generator import (
     Generator,
     drawn_generator,
@@ -122,7 +122,7 @@ def _streams(confs: Sequence[ClientConfig]) -> list[torch.Generator]:
     return [torch_stream(conf.seed, conf.round, conf.client_id, "generated") for conf in confs]
 
 
-class FedGenExecutor(KeptModelExecutor):
+class FedGenExecutor(TensorExchangeExecutor):
     """Executor of such clients."""
 
     client = FedGenClient

@@ -23,18 +23,18 @@ from torch.nn import functional
 
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import About, Count, ModelSpec, Positive, State, Update
-from fedscale_ext.methods.exchange.client import COUNTS, KeptModelExecutor
-from fedscale_ext.methods.exchange.kept_models import FeaturesParams
+from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, SendsPrototypes, prototypes_template
 from fedscale_ext.methods.exchange.server_training import trained
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient
+from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
 
 
 class FedGHClient(SharedHeadClient, SendsPrototypes):
     """Client that begins with the global head and sends its prototypes."""
 
 
-class FedGHExecutor(KeptModelExecutor):
+class FedGHExecutor(TensorExchangeExecutor):
     """Executor of such clients."""
 
     client = FedGHClient

@@ -49,7 +49,6 @@ from fedscale_ext.method import (
     WorkItem,
 )
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.exchange.kept_models import SentTensors
 from fedscale_ext.methods.exchange.low_rank import WHOLE, compressed, largest_ranks, matrices, num_bytes
 from fedscale_ext.methods.exchange.mutual import (
     KEY,
@@ -59,8 +58,9 @@ from fedscale_ext.methods.exchange.mutual import (
     MutualParams,
     shared_part,
 )
+from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
 from fedscale_ext.methods.personal.personal_models import copied, enter
-from fedscale_ext.models.families.paired import FEATURES, SHARED
+from fedscale_ext.models.families.network_pair import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
@@ -193,8 +193,8 @@ class SentRanks(SentTensors):
 class FedKDAggregator(MutualAggregator):
     """Clients keep mentors of any architecture and share compressed updates of a small mentee (FedKD).
 
-    ``update_bytes``: of the server's update of the mentee in each round. ``held`` int64 [clients]: how many of these
-    each client has; -1: it has no mentee yet.
+    ``update_bytes``: of the server's update of the mentee in each round. ``num_received`` int64 [clients]: how many of
+    these each client has; -1: it has no mentee yet.
     """
 
     about: ClassVar[About] = About("exchange", 2022)
@@ -205,7 +205,7 @@ class FedKDAggregator(MutualAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create the mentee, and a pair with it for each type."""
         self.update_bytes: list[int] = []
-        self.held = torch.full((task.num_clients,), -1)
+        self.num_received = torch.full((task.num_clients,), -1)
         super().init_state(population, task)
 
     def client_tensors(self) -> list[ClientTensors]:
@@ -224,11 +224,11 @@ class FedKDAggregator(MutualAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the pair of its type; what it lacks of the mentee travels."""
-        item, held = super().item_of(client), int(self.held[client - 1])
-        if held < 0:
+        item, received = super().item_of(client), int(self.num_received[client - 1])
+        if received < 0:
             return item
         whole = self.pool[KEY].cost.bytes
-        return replace(item, bytes=min(whole, sum(self.update_bytes[held:])))
+        return replace(item, bytes=min(whole, sum(self.update_bytes[received:])))
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """Work items of one round of all clients; a client first downloads the whole mentee."""
@@ -244,7 +244,7 @@ class FedKDAggregator(MutualAggregator):
         mentee, energy = self.pool[KEY].state, self.energy(round)
         new, ranks = compressed(mentee, self.shared_mean(updates, means), energy)
         for update in updates:
-            self.held[update.client - 1] = len(self.update_bytes)
+            self.num_received[update.client - 1] = len(self.update_bytes)
         self.update_bytes.append(num_bytes(mentee, ranks))
         self.share(new)
         self.record("energy", energy)
@@ -252,8 +252,8 @@ class FedKDAggregator(MutualAggregator):
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return what the server's updates took, and which clients have them."""
-        return {"held": self.held}, {"update_bytes": self.update_bytes}
+        return {"held": self.num_received}, {"update_bytes": self.update_bytes}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
-        self.held, self.update_bytes = tensors["held"].clone(), list(data["update_bytes"])
+        self.num_received, self.update_bytes = tensors["held"].clone(), list(data["update_bytes"])

@@ -1,10 +1,10 @@
 """FedL2G (Zhang et al. 2024, arXiv 2410.06490): the server learns vectors that guide clients to less loss of their own.
 
 There is a guiding vector for each class. A client minimises cross-entropy plus the mean squared distance of a sample's
-features (FedL2G-f) or logits (FedL2G-l) to the vector of its class. After training, it tells how the vectors should
-change (learning to guide, ``quiz.py``): it takes one step on study samples, and measures the cross-entropy of samples
-that it holds out for that, the quiz. It sends the gradients of this loss with regard to the vectors of the classes that
-it studied. The server averages each class's gradients, each client counting alike, and takes a step.
+features (FedL2G-f) or logits (FedL2G-l) to the vector of its class. After training, it computes how the vectors should
+change (``learning_to_guide.py``): it takes one step on study samples, and measures the cross-entropy of samples that it
+holds out, the quiz. It sends the gradients of this loss with regard to the vectors of the classes that it studied. The
+server averages each class's gradients, each client counting alike, and takes a step.
 
 In the first ``warm_up`` rounds clients send gradients and do not train.
 
@@ -45,10 +45,10 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.distillation.losses import deepest
-from fedscale_ext.methods.exchange.client import COUNTS, KeptModelExecutor
-from fedscale_ext.methods.exchange.kept_models import FeaturesParams, SharedFeaturesAggregator
+from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
+from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, GuidedClient
-from fedscale_ext.methods.exchange.quiz import quiz_gradients
+from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
 from fedscale_ext.models.final_layer import final_layer
 from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.tasks.workbench import Workbench
@@ -81,7 +81,7 @@ class FedL2GClient(GuidedClient):
         weight = model.get_submodule(self.layer).weight
         assert isinstance(weight, Tensor)
         vectors, _ = self.vectors(len(weight), weight.detach())
-        gradients = quiz_gradients(model.eval(), self.tap, study, quiz, vectors, conf.learning_rate)
+        gradients = guiding_gradients(model.eval(), self.tap, study, quiz, vectors, conf.learning_rate)
         return {
             GRADIENTS: gradients.float().cpu(),
             COUNTS: torch.bincount(study.y.cpu(), minlength=len(vectors)).int(),
@@ -130,7 +130,7 @@ class FedL2GClient(GuidedClient):
         return self._closed(result(conf, len(data), [losses.cpu()]), model, data, conf)
 
 
-class FedL2GExecutor(KeptModelExecutor):
+class FedL2GExecutor(TensorExchangeExecutor):
     """Executor of such clients."""
 
     client = FedL2GClient

@@ -31,7 +31,7 @@ from fedscale_ext.method import About, ClientConfig, CountOrNone, EvaluationPlan
 from fedscale_ext.methods.distillation.losses import hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualExecutor, MutualParams
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.families.paired import FUSED
+from fedscale_ext.models.families.network_pair import FUSED
 from fedscale_ext.tasks.workbench import Workbench
 
 

@@ -26,8 +26,8 @@ import torch
 
 from fedscale_ext.method import About, State, Update
 from fedscale_ext.methods.exchange.client import COUNTS
-from fedscale_ext.methods.exchange.kept_models import mean_by_class
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, PrototypesAggregator, PrototypesParams
+from fedscale_ext.methods.exchange.tensor_exchange import mean_by_class
 
 
 @dataclass(frozen=True)

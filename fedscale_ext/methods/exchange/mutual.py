@@ -32,7 +32,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
-from fedscale_ext.models.families.paired import SHARED, paired, parts
+from fedscale_ext.models.families.network_pair import SHARED, member_specs, pair_spec
 
 KEY = "shared"  # of the shared model in the pool
 
@@ -69,7 +69,7 @@ class MutualClient(PersonalModelClient):
         """Return the result with the client's own model, if it keeps one."""
         if conf.client_state is None:
             return result
-        return {**result, "client_state": copied(own_part(model.state_dict()))}
+        return {**result, "client_state": copied(personal_part(model.state_dict()))}
 
 
 class MutualExecutor(MultiModelExecutor):
@@ -82,7 +82,7 @@ class MutualExecutor(MultiModelExecutor):
         return self.client(conf, self.bench)
 
 
-def own_part(state: State) -> State:
+def personal_part(state: State) -> State:
     """The floating-point tensors of a pair that a client keeps: all but the shared model's."""
     return {name: tensor for name, tensor in floating_tensors(state).items() if not name.startswith(SHARED)}
 
@@ -91,7 +91,7 @@ class MutualAggregator(DeviceTypesAggregator):
     """Base of these methods. The pool has a pair for each type, and the shared model."""
 
     exchanges_models: ClassVar[bool] = False
-    joined: ClassVar[str] = ""  # what a pair's networks have to do with each other; see ``models/families/paired.py``
+    joined: ClassVar[str] = ""  # how a pair's networks are joined; see ``models/families/network_pair.py``
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "serves clients models that they keep"),
@@ -100,7 +100,7 @@ class MutualAggregator(DeviceTypesAggregator):
     def type_specs(self) -> dict[str, ModelSpec]:
         """Spec of each type's pair."""
         shared = self.initial_spec()
-        return {key: paired(spec, shared, joined=self.joined) for key, spec in super().type_specs().items()}
+        return {key: pair_spec(spec, shared, joined=self.joined) for key, spec in super().type_specs().items()}
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the shared model, and a pair with it for each type."""
@@ -123,8 +123,8 @@ class MutualAggregator(DeviceTypesAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's own model."""
-        kept = {key: own_part(self.pool[key].state) for key in self.keys}
-        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, kept)]
+        states = {key: personal_part(self.pool[key].state) for key in self.keys}
+        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, states)]
 
     def objective(self) -> dict[str, Any]:
         """Return what clients know of the hyperparameters, as JSON."""
@@ -155,7 +155,7 @@ class MutualAggregator(DeviceTypesAggregator):
 
     def personal_bytes(self) -> Sequence[float]:
         """Bytes of each client's own model."""
-        own = [float(models.cost(parts(self.pool[key].spec)[0]).bytes) for key in self.keys]
+        own = [float(models.cost(member_specs(self.pool[key].spec)[0]).bytes) for key in self.keys]
         return [own[index] for index in self.type_of.tolist()]
 
 

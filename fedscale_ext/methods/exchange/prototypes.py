@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from fedscale_ext.method import ClientConfig, ClientSamples, ModelSpec, NotNegative, Population, State, Task
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
-    KeptModelClient,
-    KeptModelExecutor,
     NearestPrototype,
+    TensorExchangeClient,
+    TensorExchangeExecutor,
     class_means,
 )
-from fedscale_ext.methods.exchange.kept_models import FeaturesParams, SharedFeaturesAggregator
+from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
 from fedscale_ext.models.final_layer import final_layer
 from fedscale_ext.tasks.workbench import Workbench
 
@@ -24,7 +24,7 @@ PROTOTYPES, KNOWN = (
 )  # of the message: vectors [known, F] and their classes int32 [known], or all
 
 
-class SendsPrototypes(KeptModelClient):
+class SendsPrototypes(TensorExchangeClient):
     """Client that sends the mean features of each of its classes."""
 
     def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
@@ -34,7 +34,7 @@ class SendsPrototypes(KeptModelClient):
         return {PROTOTYPES: means, COUNTS: counts}
 
 
-class GuidedClient(KeptModelClient):
+class GuidedClient(TensorExchangeClient):
     """Client whose features are drawn to a vector of each sample's class, which the server sent."""
 
     taps_features = True
@@ -86,7 +86,7 @@ class PrototypeClient(GuidedClient, SendsPrototypes):
         return NearestPrototype(model, self.layer, *self.vectors(len(weight), weight.detach()))
 
 
-class PrototypeExecutor(KeptModelExecutor):
+class PrototypeExecutor(TensorExchangeExecutor):
     """Executor of such clients."""
 
     client = PrototypeClient

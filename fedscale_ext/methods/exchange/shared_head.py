@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 from torch import nn
 
 from fedscale_ext.method import ClientConfig, Population, State, Task, UserError
-from fedscale_ext.methods.exchange.client import KeptModelClient
-from fedscale_ext.methods.exchange.kept_models import SharedFeaturesAggregator
+from fedscale_ext.methods.exchange.client import TensorExchangeClient
+from fedscale_ext.methods.exchange.tensor_exchange import SharedFeaturesAggregator
 from fedscale_ext.methods.personal.personal_models import enter
 from fedscale_ext.models.final_layer import FinalLayer
 
 
-class SharedHeadClient(KeptModelClient):
+class SharedHeadClient(TensorExchangeClient):
     """Client that begins each round, and is tested, with the body that it keeps and the head that the server sent."""
 
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:

@@ -118,7 +118,7 @@ class HermesExecutor(MultiModelExecutor):
 
 
 class HermesAggregator(PrunedTypesAggregator):
-    """Clients prune channels of one model, each its own, and share what their subnetworks have in common (Hermes)."""
+    """Each client prunes channels of one model; subnetworks are averaged where they overlap (Hermes)."""
 
     about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = HermesParams

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families import vit
+from fedscale_ext.models.feature_output import Columns, LinearWithInput, SquaredError
 from fedscale_ext.models.final_layer import Input, input_of
-from fedscale_ext.models.hidden import Columns, LinearWithInput, SquaredError
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers

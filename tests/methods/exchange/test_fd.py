@@ -12,8 +12,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fd import KNOWN, OUTPUTS, FDClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench, play, samples
-from methods.exchange.kept import made as made_with_features
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, play, samples
+from methods.exchange.exchange_harness import made as made_with_features
 from methods.harness import CLASSES, SHAPE, server
 
 SPECS = [models.named_spec(name, SHAPE, CLASSES) for name in ("cnn_small", "single_exit_mlp")]
@@ -24,7 +24,7 @@ def made(folder: Path, **keys: object) -> object:
 
     found = server(method_class("fd"), "fd", **{"types": TYPES, "ranges": ["1-3", "4-6"], **keys})
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 
@@ -116,4 +116,4 @@ def test_it_needs_no_features_of_one_width(tmp_path: Path) -> None:
 
 def test_a_type_that_does_not_end_in_a_linear_layer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not end in a linear layer from features to the classes"):
-        made(tmp_path, types=["methods.exchange.kept:EndsInMaps"], ranges=["1-6"])
+        made(tmp_path, types=["methods.exchange.exchange_harness:EndsInMaps"], ranges=["1-6"])

@@ -14,18 +14,18 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Update
 from fedscale_ext.methods.exchange.fedkd import RANKS, FedKDClient, SentRanks
 from fedscale_ext.methods.exchange.low_rank import WHOLE, compressed, num_bytes
-from fedscale_ext.methods.exchange.mutual import own_part, shared_part
-from fedscale_ext.models.families.paired import FEATURES, paired
+from fedscale_ext.methods.exchange.mutual import personal_part, shared_part
+from fedscale_ext.models.families.network_pair import FEATURES, pair_spec
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench, samples
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, samples
 from methods.exchange.test_fml import softmax
 from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
 
 MENTOR, MENTEE = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_base", "cnn_small"))
 PAIRS = [
-    paired(MENTOR, MENTEE, joined=FEATURES),
-    paired(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MENTEE, joined=FEATURES),
+    pair_spec(MENTOR, MENTEE, joined=FEATURES),
+    pair_spec(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MENTEE, joined=FEATURES),
 ]
 
 
@@ -33,7 +33,7 @@ def made(folder: Path, **keys: Any) -> Any:
     given = {"model": "cnn_small", "types": ["single_exit_mlp", "nasbench201_base"], "ranges": ["1-3", "4-6"], **keys}
     found = server(method_class("fedkd"), "fedkd", rounds=4, **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 
@@ -98,7 +98,7 @@ def test_the_error_of_features_survives_a_mask_of_absent_classes() -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=["batch norm", "an exit"])
 def test_clients_side_by_side_learn_what_they_learn_one_by_one(pair: models.ModelSpec) -> None:
-    states = [{}, own_part(bench(pair, 9).module().state_dict())]
+    states = [{}, personal_part(bench(pair, 9).module().state_dict())]
     assert "projection.weight" in states[1]
     assert_cohorts_equal_one_by_one(FedKDClient, pair, states, {}, energy=0.9)
 

@@ -13,12 +13,12 @@ from fedscale_ext import models
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fedl2g import GRADIENTS, FedL2GClient
+from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES
-from fedscale_ext.methods.exchange.quiz import quiz_gradients
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import input_of
-from methods.exchange.kept import TYPES, WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
+from methods.exchange.exchange_harness import TYPES, WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
@@ -48,7 +48,7 @@ def quiz_loss(
 @pytest.mark.parametrize(("layer", "guide"), [("head", "features"), (None, "logits")])
 def test_gradients_are_the_differences_of_the_quiz(spec: models.ModelSpec, layer: str | None, guide: str) -> None:
     study, quiz, vectors = samples(7), samples(5), VECTORS[guide].double()
-    found = quiz_gradients(bench(spec).module().eval(), layer, study, quiz, vectors, 0.1)
+    found = guiding_gradients(bench(spec).module().eval(), layer, study, quiz, vectors, 0.1)
     assert found.shape == vectors.shape and found.abs().max() > 1e-6
     missing = torch.bincount(study.y, minlength=CLASSES) == 0
     assert not found[missing].any()
@@ -99,7 +99,7 @@ def test_a_client_studies_what_it_trains_on_and_holds_the_quiz_out() -> None:
     model = at.module()
     returned = client.train(data, model, conf)["returned"]
     assert returned[COUNTS].tolist() == torch.bincount(study.y, minlength=CLASSES).tolist()
-    expected = quiz_gradients(model.eval(), "head", study, quiz, VECTORS["features"].double(), conf.learning_rate)
+    expected = guiding_gradients(model.eval(), "head", study, quiz, VECTORS["features"].double(), conf.learning_rate)
     torch.testing.assert_close(returned[GRADIENTS], expected.float())
 
 

@@ -12,21 +12,21 @@ from fedscale_ext import models
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.fedmrl import FedMRLClient
-from fedscale_ext.methods.exchange.mutual import own_part
+from fedscale_ext.methods.exchange.mutual import personal_part
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.families.paired import FUSED, PROJECTIONS, paired
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench
+from fedscale_ext.models.families.network_pair import FUSED, PROJECTIONS, pair_spec
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench
 from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
 
 OWN = models.named_spec("single_exit_mlp", SHAPE, CLASSES)
-PAIR = paired(OWN, headed(models.named_spec("cnn_small", SHAPE, CLASSES), 6), joined=FUSED)
+PAIR = pair_spec(OWN, headed(models.named_spec("cnn_small", SHAPE, CLASSES), 6), joined=FUSED)
 
 
 def made(folder: Path, **keys: Any) -> Any:
     given = {"model": "cnn_small", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
     found = server(method_class("fedmrl"), "fedmrl", **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 
@@ -41,7 +41,7 @@ def test_the_loss_is_that_of_both_heads() -> None:
 
 
 def test_clients_side_by_side_learn_what_they_learn_one_by_one() -> None:
-    states = [{}, own_part(bench(PAIR, 9).module().state_dict())]
+    states = [{}, personal_part(bench(PAIR, 9).module().state_dict())]
     assert_cohorts_equal_one_by_one(FedMRLClient, PAIR, states, {}, weight=0.5, returns_tensors=False)
 
 

@@ -13,7 +13,7 @@ from fedscale_ext.methods.exchange.prototypes import KNOWN, PROTOTYPES, Prototyp
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import final_layer
-from methods.exchange.kept import WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
+from methods.exchange.exchange_harness import WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)

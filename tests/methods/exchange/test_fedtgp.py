@@ -9,7 +9,7 @@ import torch
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fedtgp import adaptive_margin, contrastive, generated
 from fedscale_ext.methods.exchange.prototypes import KNOWN, PROTOTYPES
-from methods.exchange.kept import WIDTH, answer, made, play
+from methods.exchange.exchange_harness import WIDTH, answer, made, play
 from methods.harness import CLASSES
 
 

@@ -12,20 +12,20 @@ from fedscale_ext import models
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.fml import FMLClient
-from fedscale_ext.methods.exchange.mutual import own_part
-from fedscale_ext.models.families.paired import paired
-from methods.exchange.kept import TYPES, assert_cohorts_equal_one_by_one, bench, samples
+from fedscale_ext.methods.exchange.mutual import personal_part
+from fedscale_ext.models.families.network_pair import pair_spec
+from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, samples
 from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
 
 OWN, MEME = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_base", "cnn_small"))
-PAIRS = [paired(OWN, MEME), paired(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MEME)]
+PAIRS = [pair_spec(OWN, MEME), pair_spec(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MEME)]
 
 
 def made(folder: Path, **keys: Any) -> Any:
     given = {"model": "nasbench201_base", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
     found = server(method_class("fml"), "fml", **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 
@@ -54,13 +54,13 @@ def test_the_losses_are_cross_entropy_and_the_divergence_from_the_other() -> Non
 
 @pytest.mark.parametrize("pair", PAIRS, ids=["batch norm", "an exit"])
 def test_clients_side_by_side_learn_what_they_learn_one_by_one(pair: models.ModelSpec) -> None:
-    states = [{}, own_part(bench(pair, 9).module().state_dict())]
+    states = [{}, personal_part(bench(pair, 9).module().state_dict())]
     given = {"alpha": 0.4, "beta": 0.7, "returns_tensors": False}
     assert_cohorts_equal_one_by_one(FMLClient, pair, states, {}, **given)
 
 
 def test_a_client_goes_on_from_its_own_model_with_the_shared_one_that_was_sent() -> None:
-    at, own = bench(PAIRS[0]), own_part(bench(PAIRS[0], 9).module().state_dict())
+    at, own = bench(PAIRS[0]), personal_part(bench(PAIRS[0], 9).module().state_dict())
     conf = client_settings(model_key="a", client_state=own)
     model, sent = at.module(), dict(at.module().state_dict())
     client = FMLClient(conf, at)

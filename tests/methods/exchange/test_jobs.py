@@ -1,4 +1,4 @@
-"""The methods of kept models as jobs: by the real command, resumed, and equal wherever they run."""
+"""Methods that exchange tensors, as jobs: by the real command, resumed, and equal wherever they run."""
 
 from pathlib import Path
 from typing import Any

@@ -15,7 +15,16 @@ from fedscale_ext.methods.exchange.lgfedavg import LGFedAvgClient
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
-from methods.exchange.kept import TYPES, WIDTH, answer, assert_cohorts_equal_one_by_one, bench, made, play, samples
+from methods.exchange.exchange_harness import (
+    TYPES,
+    WIDTH,
+    answer,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    made,
+    play,
+    samples,
+)
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)

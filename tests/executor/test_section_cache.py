@@ -12,10 +12,10 @@ from job_results import assert_equal, chain, result
 import fedscale_ext
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.executor import executor as executor_module
-from fedscale_ext.executor.kept_sections import KeptSections
+from fedscale_ext.executor.section_cache import SectionCache
 from fedscale_ext.methods.personal.local import KEY
 from fedscale_ext.tasks.client_tensors import ClientState, section_name
-from fedscale_ext.tasks.kind import HELD, LACKS
+from fedscale_ext.tasks.kind import CACHED, NOT_CACHED
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.leases import Worker
 
@@ -30,37 +30,37 @@ JOB = {
 
 
 def test_sections_that_were_not_used_for_longest_make_room() -> None:
-    kept = KeptSections(6)
+    cache = SectionCache(6)
     for label in "abc":
-        kept.keep(label, label.encode() * 2)
-    assert kept.of({"first": "a", "second": "c"}) == {"first": b"aa", "second": b"cc"}
-    kept.keep("d", b"dd")  # b was not used since
-    assert kept.of({"x": "b"}) is None and kept.of({"x": "a", "y": "b"}) is None
-    assert kept.of({"x": "a", "y": "c", "z": "d"}) is not None
-    kept.keep("large", b"seven b")
-    assert kept.of({"x": "large"}) is None and kept.of({"x": "a"}) is not None
+        cache.put(label, label.encode() * 2)
+    assert cache.get({"first": "a", "second": "c"}) == {"first": b"aa", "second": b"cc"}
+    cache.put("d", b"dd")  # b was not used since
+    assert cache.get({"x": "b"}) is None and cache.get({"x": "a", "y": "b"}) is None
+    assert cache.get({"x": "a", "y": "c", "z": "d"}) is not None
+    cache.put("large", b"seven b")
+    assert cache.get({"x": "large"}) is None and cache.get({"x": "a"}) is not None
     for label in "ab":
-        kept.drop(label)
-    kept.keep("a", b"aa")
-    assert kept.of({"x": "a", "y": "c", "z": "d"}) is not None and kept.of({}) == {}
+        cache.drop(label)
+    cache.put("a", b"aa")
+    assert cache.get({"x": "a", "y": "c", "z": "d"}) is not None and cache.get({}) == {}
 
 
 class Messages:
-    """Counts what travels of clients' states: ``sent`` to executors and ``held`` there, by round; ``lacking`` units."""
+    """Counts clients' states by round, ``sent`` to executors and ``cached`` there, and ``lacking`` units."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: Counter[int] = Counter()
-        self.held: Counter[int] = Counter()
+        self.cached: Counter[int] = Counter()
         self.lacking = 0
         self._plain: Callable[..., bytes] = wire.pack
         monkeypatch.setattr(wire, "pack", self)
 
     def __call__(self, header: Mapping[str, Any], sections: Mapping[str, bytes] | None = None) -> bytes:
-        if HELD in header:
+        if CACHED in header:
             begin = section_name(ClientState.kind, "")
             self.sent[header["round"]] += sum(name.startswith(begin) for name in sections or ())
-            self.held[header["round"]] += len(header[HELD])
-        self.lacking += LACKS in header
+            self.cached[header["round"]] += len(header[CACHED])
+        self.lacking += NOT_CACHED in header
         return self._plain(header, sections)
 
 
@@ -71,21 +71,21 @@ def job(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
 
 
 def test_a_section_that_comes_again_takes_its_room_once() -> None:
-    sections = KeptSections(4)
-    sections.keep("a", b"aa")
+    sections = SectionCache(4)
+    sections.put("a", b"aa")
     for _ in range(2):  # a unit whose message was lost is answered again
-        sections.keep("b", b"bb")
-    assert sections.of({"x": "a", "y": "b"}) is not None
+        sections.put("b", b"bb")
+    assert sections.get({"x": "a", "y": "b"}) is not None
 
 
 def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = Messages(monkeypatch)
     kept = job(job_file, "kept")
     # training from the second round on; tests after rounds 1, 2 and 3; one client has no test samples
-    assert messages.sent.total() == 0 and messages.held == {1: 6, 2: 7 + 6, 3: 7 + 6}
+    assert messages.sent.total() == 0 and messages.cached == {1: 6, 2: 7 + 6, 3: 7 + 6}
     assert messages.lacking == 0
     with monkeypatch.context() as plain:
-        plain.setattr(ClientState, "held", lambda self, items, worker: {})
+        plain.setattr(ClientState, "cached", lambda self, items, worker: {})
         sent = job(job_file, "sent")
     assert messages.sent == {1: 6, 2: 7 + 6, 3: 7 + 6}
     assert_equal(kept, sent)
@@ -94,7 +94,7 @@ def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatc
 
 def test_an_executor_that_has_no_room_gets_its_units_whole(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = job(job_file, "kept")
-    monkeypatch.setattr(executor_module, "KeptSections", lambda: KeptSections(300_000))  # of 207 kB each
+    monkeypatch.setattr(executor_module, "SectionCache", lambda: SectionCache(300_000))  # of 207 kB each
     messages = Messages(monkeypatch)
     lacking = job(job_file, "lacking")
     assert messages.lacking > 0 and messages.sent.total() > 0
@@ -107,8 +107,8 @@ def test_a_resumed_job_sends_each_state_once(job_file: Path, monkeypatch: pytest
     job(job_file, "parts", eval_interval=9, rounds=1)
     messages = Messages(monkeypatch)
     parts = job(job_file, "parts", eval_interval=9, resume=True)
-    assert messages.sent[2] == 7 and messages.held[2] == 0
-    assert messages.sent[3] == 0 and messages.held[3] == 7 + 6
+    assert messages.sent[2] == 7 and messages.cached[2] == 0
+    assert messages.sent[3] == 0 and messages.cached[3] == 7 + 6
     del whole["rounds"][0]["evaluation"], parts["rounds"][0]["evaluation"]
     assert_equal(whole, parts)
 
@@ -119,19 +119,19 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     kept = ClientState(tmp_path, 2, {KEY: state})
     for item in items:
         kept.take(1, item, state)
-        kept.hold(item, (worker, f"label {item.client}"))
-    assert kept.held(items, worker) == {}  # the round is not over
+        kept.set_cached(item, (worker, f"label {item.client}"))
+    assert kept.cached(items, worker) == {}  # the round is not over
     kept.settle()
-    assert kept.held(items, worker) == {"client_state/0": "label 1", "client_state/1": "label 2"}
-    assert kept.held(items, Worker("1", "b")) == {}  # another process of that number
+    assert kept.cached(items, worker) == {"client_state/0": "label 1", "client_state/1": "label 2"}
+    assert kept.cached(items, Worker("1", "b")) == {}  # another process of that number
     kept.files.write(2, KEY, 1, {"w": torch.zeros(2)})
     kept.take(2, items[1], state)
-    kept.hold(items[1], (Worker("2", "c"), "another"))
-    assert kept.held(items, worker).keys() == {"client_state/0", "client_state/1"}
+    kept.set_cached(items[1], (Worker("2", "c"), "another"))
+    assert kept.cached(items, worker).keys() == {"client_state/0", "client_state/1"}
     kept.settle()
-    assert kept.held(items, worker) == {}
-    assert kept.held(items, Worker("2", "c")) == {"client_state/1": "another"}
+    assert kept.cached(items, worker) == {}
+    assert kept.cached(items, Worker("2", "c")) == {"client_state/1": "another"}
     kept.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
     kept.files.settle()
-    assert kept.held(items, Worker("2", "c")) == {}
+    assert kept.cached(items, Worker("2", "c")) == {}
     assert kept.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

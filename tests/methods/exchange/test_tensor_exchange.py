@@ -9,11 +9,11 @@ import torch
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.methods.exchange.client import COUNTS, class_means
-from fedscale_ext.methods.exchange.kept_models import bytes_sent, mean_by_class
+from fedscale_ext.methods.exchange.tensor_exchange import bytes_sent, mean_by_class
 from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
-from methods.exchange.kept import TYPES, WIDTH, answer, made, play
+from methods.exchange.exchange_harness import TYPES, WIDTH, answer, made, play
 from methods.harness import CLASSES
 
 ROW, ALL = 4 * WIDTH, 4 * CLASSES  # bytes of a prototype, and of the numbers of samples by class

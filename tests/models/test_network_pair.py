@@ -8,9 +8,9 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.families.paired import FEATURES, FUSED, PROJECTION, PROJECTIONS, paired, parts
+from fedscale_ext.models.families.network_pair import FEATURES, FUSED, PROJECTION, PROJECTIONS, member_specs, pair_spec
+from fedscale_ext.models.feature_output import with_input
 from fedscale_ext.models.final_layer import final_layer, input_of
-from fedscale_ext.models.hidden import with_input
 from models.side_by_side import assert_side_by_side_equals_one_by_one
 
 SHAPE, CLASSES = (1, 18, 18), 5
@@ -18,14 +18,14 @@ PAIRS = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small"), ("c
 
 
 def spec(own: str, shared: str) -> ModelSpec:
-    return paired(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)))
+    return pair_spec(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)))
 
 
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_a_pair_has_the_tensors_and_the_cost_of_both(names: tuple[str, str]) -> None:
     pair = spec(*names)
     assert ModelSpec.from_json(pair.to_json()) == pair
-    own, shared = parts(pair)
+    own, shared = member_specs(pair)
     states = [models.initial_state(each, 1) for each in (own, shared)]
     state = models.initial_state(pair, 1)
     assert state.keys() == {f"own.{n}" for n in states[0]} | {f"shared.{n}" for n in states[1]}
@@ -56,7 +56,7 @@ HIDDEN = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
 
 
 def hidden_spec(own: str, shared: str) -> ModelSpec:
-    return paired(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)), joined=FEATURES)
+    return pair_spec(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)), joined=FEATURES)
 
 
 @pytest.mark.parametrize("names", HIDDEN, ids="+".join)
@@ -68,7 +68,7 @@ def test_a_pair_that_compares_features_gives_the_error_of_the_projected_ones(nam
     module, reference = models.build(pair).double(), models.build(plain).double()
     reference.load_state_dict({name: value for name, value in module.state_dict().items() if name != PROJECTION})
     x = torch.randn(3, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    own, shared = (final_layer(part).name for part in parts(pair))
+    own, shared = (final_layer(part).name for part in member_specs(pair))
     with torch.no_grad():
         with (
             input_of(reference.own.get_submodule(own)) as of_own,
@@ -106,14 +106,14 @@ NESTED = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
 
 
 def fused_spec(own: str, shared: str) -> ModelSpec:
-    return paired(models.named_spec(own, SHAPE, CLASSES), headed(models.named_spec(shared, SHAPE, CLASSES), 4),
+    return pair_spec(models.named_spec(own, SHAPE, CLASSES), headed(models.named_spec(shared, SHAPE, CLASSES), 4),
                   joined=FUSED)  # fmt: skip
 
 
 @pytest.mark.parametrize("names", NESTED, ids="+".join)
 def test_fused_heads_read_a_map_of_both_networks_features(names: tuple[str, str]) -> None:
     pair = fused_spec(*names)
-    own, shared = parts(pair)
+    own, shared = member_specs(pair)
     state = models.initial_state(pair, 1)
     assert models.layout(pair).keys() == state.keys()
     assert {name for name in state if not name.startswith(("own.", "shared."))} == set(PROJECTIONS)
@@ -160,6 +160,6 @@ def test_fused_pairs_are_the_same_side_by_side(names: tuple[str, str]) -> None:
 
 def test_a_shared_network_with_more_features_than_the_own_one_is_refused() -> None:
     narrow, wide = (headed(models.named_spec("cnn_small", SHAPE, CLASSES), width) for width in (4, 7))
-    pair = paired(narrow, wide, joined=FUSED)
+    pair = pair_spec(narrow, wide, joined=FUSED)
     with pytest.raises(UserError, match="the shared model has 7 features and a client's own one 4"):
         models.build(pair)

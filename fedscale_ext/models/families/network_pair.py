@@ -4,7 +4,7 @@ In training a pair gives the logits of both, so that each may learn from the oth
 network. Fields of the spec: ``own`` and ``shared`` (family and fields of a spec each), ``input_shape``,
 ``num_classes``. Tensors are those of both networks, named ``own.…`` and ``shared.…``.
 
-The field ``joined`` says what else the networks have to do with each other. Features are the inputs of their last
+The field ``joined`` says how the networks are joined. Features are the inputs of their last
 linear layers.
 
 - ``features``: the networks compare their features. A linear map without a bias, ``projection.weight``, takes the
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models import registry
+from fedscale_ext.models.feature_output import Columns, SquaredError, with_input
 from fedscale_ext.models.final_layer import final_layer
-from fedscale_ext.models.hidden import Columns, SquaredError, with_input
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 
 FIELDS = ("input_shape", "joined", "num_classes", "own", "shared")
@@ -35,7 +35,7 @@ PROJECTIONS = ("projection.own.bias", "projection.own.weight", "projection.share
 _COMMON = ("input", "classes")  # groups of channels
 
 
-class Paired(nn.Module):
+class NetworkPair(nn.Module):
     """In training [B, C, H, W] -> logits [B, 2, classes] of the shared and the own network; then -> the own's."""
 
     def __init__(self, own: nn.Module, shared: nn.Module, exits: tuple[bool, bool]) -> None:
@@ -52,7 +52,7 @@ class Paired(nn.Module):
         return logits
 
 
-class FeaturesPaired(Paired):
+class PairWithFeatures(NetworkPair):
     """A pair whose last layers give logits and their inputs, the features, side by side.
 
     Args:
@@ -90,7 +90,7 @@ class FeaturesPaired(Paired):
         raise NotImplementedError
 
 
-class HiddenPaired(FeaturesPaired):
+class FeatureComparisonPair(PairWithFeatures):
     """A pair whose training gives a third row: the error of the projected features, once for each class.
 
     In training [B, C, H, W] -> [B, 3, classes]; then -> the own network's logits [B, classes].
@@ -110,7 +110,7 @@ class HiddenPaired(FeaturesPaired):
         return rows
 
 
-class FusedPaired(FeaturesPaired):
+class FusedPair(PairWithFeatures):
     """A pair whose last layers read one representation, which fuses the features of both networks.
 
     The own network's last layer reads all of it, the shared one's its first columns, as many as that network has
@@ -136,14 +136,14 @@ class FusedPaired(FeaturesPaired):
         return rows
 
 
-def paired(own: ModelSpec, shared: ModelSpec, *, joined: str = "") -> ModelSpec:
+def pair_spec(own: ModelSpec, shared: ModelSpec, *, joined: str = "") -> ModelSpec:
     """The pair of a client's own network and the shared one, which are for one task; see the field for ``joined``."""
     task = {name: own[name] for name in ("input_shape", "num_classes")}
     more = {"joined": joined} if joined else {}
     return ModelSpec.make("paired", own=(own.family, own.fields), shared=(shared.family, shared.fields), **task, **more)
 
 
-def parts(spec: ModelSpec) -> tuple[ModelSpec, ModelSpec]:
+def member_specs(spec: ModelSpec) -> tuple[ModelSpec, ModelSpec]:
     """The specs of the own and of the shared network."""
     (own, own_fields), (shared, shared_fields) = spec["own"], spec["shared"]
     return ModelSpec(own, own_fields), ModelSpec(shared, shared_fields)
@@ -159,10 +159,10 @@ def _has_exits(spec: ModelSpec) -> bool:
 
 def build(spec: ModelSpec) -> nn.Module:
     """The networks of a pair."""
-    own, shared = parts(spec)
+    own, shared = member_specs(spec)
     exits = _has_exits(own), _has_exits(shared)
     if not _joined(spec):
-        return Paired(registry.build(own), registry.build(shared), exits)
+        return NetworkPair(registry.build(own), registry.build(shared), exits)
     last = final_layer(own), final_layer(shared)
     layers, widths = (last[0].name, last[1].name), (last[0].width, last[1].width)
     if _joined(spec) == FUSED and widths[1] > widths[0]:
@@ -170,7 +170,7 @@ def build(spec: ModelSpec) -> nn.Module:
             f"the shared model has {widths[1]} features and a client's own one {widths[0]}, which must not be fewer; "
             "choose a narrower shared model"
         )
-    kind = FusedPaired if _joined(spec) == FUSED else HiddenPaired
+    kind = FusedPair if _joined(spec) == FUSED else FeatureComparisonPair
     return kind(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
 
 
@@ -181,7 +181,7 @@ def _joined(spec: ModelSpec) -> str:
 def layout(spec: ModelSpec) -> Layout:
     """Axes of every tensor; the networks have channels of their own, and the input and the classes in common."""
     axes: Layout = {}
-    for begin, part in zip((OWN, SHARED), parts(spec), strict=True):
+    for begin, part in zip((OWN, SHARED), member_specs(spec), strict=True):
         for name, tensor_axes in registry.layout(part).items():
             axes[begin + name] = tuple(
                 replace(axis, group=begin + axis.group) if axis and axis.group not in _COMMON else axis

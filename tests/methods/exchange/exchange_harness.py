@@ -1,4 +1,4 @@
-"""Methods of kept models without a runtime: aggregators of small types, clients beside a network, made-up messages."""
+"""Methods that exchange tensors, without a runtime: small aggregators, clients beside a network, made-up messages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def made(method: str, folder: Path, **keys: Any) -> Any:
     given = {"types": TYPES, "ranges": ["1-3", "4-6"], "representation": WIDTH, **keys}
     found = server(method_class(method), method, **given)
     found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
+    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
     return found
 
 

@@ -15,7 +15,7 @@ from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models.final_layer import input_of
 
 
-def quiz_gradients(
+def guiding_gradients(
     model: nn.Module, layer: str | None, study: ClientSamples, quiz: ClientSamples, vectors: Tensor, lr: float
 ) -> Tensor:
     """Gradients of the quiz's cross-entropy, after a step on study samples, with regard to guiding vectors.

@@ -1,6 +1,6 @@
-"""The model that a job serves a client at its end, loaded: one of the job's, an ensemble, or one that the client keeps.
+"""Loads the model that a job serves a client at its end: one of the pool, an ensemble, or a personal one.
 
-A personal model is made again as the job's last test made it: from the client's tensors in the job's folder and what
+A personal model is rebuilt as the job's last test made it: from the client's tensors in the job's folder and what
 the server sent for that test, by the method's own client. Where the job's data are there, it must get as many of the
 client's test samples right.
 """
@@ -69,7 +69,7 @@ class ServedModel:
         return total
 
 
-def load_served(job: LoadedJob, client: str) -> ServedModel:
+def load_served_model(job: LoadedJob, client: str) -> ServedModel:
     """Load the model that a job serves a client at its end.
 
     Args:
@@ -77,7 +77,7 @@ def load_served(job: LoadedJob, client: str) -> ServedModel:
         client: Name of the client.
 
     Raises:
-        UserError: If there is no such client, if it was not tested, or if its model cannot be made again.
+        UserError: If there is no such client, if it was not tested, or if its model cannot be rebuilt.
 
     """
     number = job.client_number(client)
@@ -118,10 +118,10 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
     config = recorded_config(job.header["config"])
     data = job_data(job)
     if data is None:
-        raise UserError(f"client {client} keeps a model of its own, which is made with the job's data: they are not in "
+        raise UserError(f"client {client} has a personal model, which is rebuilt with the job's data: they are not in "
                         f"{config.fedscale.data_dir} any more")  # fmt: skip
-    kept = newest_file(job.folder / ClientState.kind, key, number, job.rounds_done)
-    received = {ClientState.kind: {0: kept or {}}}
+    stored = newest_file(job.folder / ClientState.kind, key, number, job.rounds_done)
+    received = {ClientState.kind: {0: stored or {}}}
     shared, objective = read_tested(job.folder)
     if shared is not None:
         received[SharedTensors.kind] = {0: shared}
@@ -130,15 +130,15 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
         "learning_rate": 0.0, "model": key, "objective": objective, TENSORS: received,
         bn_statistics.EVENT: _measures_statistics(method_class(config.job.method), config),
     }  # fmt: skip
-    network = _made(config, data, key, spec, state, header)
+    network = _build_personal(config, data, key, spec, state, header)
     _check(job, number, client, network, data)
     return network
 
 
-def _made(
+def _build_personal(
     config: JobConfig, data: DataSet, key: str, spec: ModelSpec, state: State, header: dict[str, Any]
 ) -> nn.Module:
-    """The network that the job's executor makes for the header of a test of one client."""
+    """Build the network that the job's executor makes for the header of a test of one client."""
     from fedscale_ext.entry.launch import executor_class, prepare_process
 
     prepare_process(config)
@@ -149,8 +149,8 @@ def _made(
 
 
 def _measures_statistics(method: Any, config: JobConfig) -> bool:
-    asked = config.job.bn_statistics
-    return bool(method.measures_statistics) if asked == "auto" else asked == "federated"
+    setting = config.job.bn_statistics
+    return bool(method.measures_statistics) if setting == "auto" else setting == "federated"
 
 
 def _check(job: LoadedJob, number: int, client: str, network: nn.Module, data: DataSet) -> None:
@@ -163,7 +163,7 @@ def _check(job: LoadedJob, number: int, client: str, network: nn.Module, data: D
     count = int(evaluation.count[number - 1])
     if abs(figures[0, 0] - reached) > max(1.0, _SHARE * count):
         raise UserError(
-            f"client {client} keeps a model of its own, which cannot be made again: it gets {int(figures[0, 0])} of "
+            f"client {client} has a personal model, which cannot be rebuilt: it gets {int(figures[0, 0])} of "
             f"{count} test samples right, and {int(reached)} in the job's last test; jobs of earlier versions "
             "did not keep what the server sends for tests, such as FedProto's prototypes"
         )

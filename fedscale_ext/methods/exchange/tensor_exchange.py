@@ -1,8 +1,8 @@
 """The server of methods whose clients keep their models and exchange small tensors, without public data.
 
-In a round, participants receive the server's message (:meth:`KeptModelsAggregator.message`), train the models that they
-keep, and send tensors that describe these (:meth:`KeptModelsAggregator.template`). Then the server makes the next
-message of them. Tests of clients' models use the message of the round that has just ended.
+In a round, participants receive the server's message (:meth:`TensorExchangeAggregator.message`), train the models that
+they keep, and send tensors that describe these (:meth:`TensorExchangeAggregator.template`). Then the server makes the
+next message of them. Tests of clients' models use the message of the round that has just ended.
 
 In the papers a model never travels. Here executors receive it, as they stand for devices, and it does not count as
 traffic. What counts: the message's bytes when it is sent, and the bytes that a client really sends. A client without
@@ -41,7 +41,7 @@ from fedscale_ext.method import (
     WorkItem,
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
-from fedscale_ext.methods.exchange.client import COUNTS, KeptModelExecutor
+from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import FinalLayer, final_layer
@@ -51,14 +51,14 @@ from fedscale_ext.transport import wire
 
 
 @dataclass(frozen=True)
-class KeptModelsParams(DeviceTypesParams):
+class TensorExchangeParams(DeviceTypesParams):
     """Hyperparameters of methods whose clients keep models and exchange small tensors; see the base for ``types``."""
 
     needs_public: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class FeaturesParams(KeptModelsParams):
+class FeaturesParams(TensorExchangeParams):
     """Hyperparameters of methods that need features of one width of all types' models.
 
     Attributes:
@@ -137,13 +137,13 @@ def bytes_sent(tensors: State) -> int:
     return counts.nbytes + rows // len(counts) * int((counts > 0).sum())
 
 
-class KeptModelsAggregator(DeviceTypesAggregator):
+class TensorExchangeAggregator(DeviceTypesAggregator):
     """Base of methods whose clients keep their models and exchange small tensors.
 
     ``sent``: what the round's clients sent.
     """
 
-    Executor: ClassVar[type] = KeptModelExecutor
+    Executor: ClassVar[type] = TensorExchangeExecutor
     exchanges_models: ClassVar[bool] = False
     needs_states: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
@@ -203,14 +203,14 @@ class KeptModelsAggregator(DeviceTypesAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's model; send the message to all clients, and receive what they send."""
         clients = self.task.num_clients
-        kept = {key: self.kept(key) for key in self.keys}
+        models = {key: self.personal_state(key) for key in self.keys}
         self.shared = SharedTensors(self.log_dir, clients, tested=True)
         templates = {key: self.template(self.pool[key].spec) for key in self.keys}
         self.sent = SentTensors(self.log_dir, self.task, templates, self.counted, by_class=self.by_class)
         self.publish()
-        return [*super().client_tensors(), ClientState(self.log_dir, clients, kept), self.shared, self.sent]
+        return [*super().client_tensors(), ClientState(self.log_dir, clients, models), self.shared, self.sent]
 
-    def kept(self, key: str) -> State:
+    def personal_state(self, key: str) -> State:
         """Return the tensors of a type's model that its clients keep."""
         return floating_tensors(self.pool[key].state)
 
@@ -247,7 +247,7 @@ class KeptModelsAggregator(DeviceTypesAggregator):
         return EvaluationPlan(self.personal_keys())
 
 
-class SharedFeaturesAggregator(KeptModelsAggregator):
+class SharedFeaturesAggregator(TensorExchangeAggregator):
     """Base of methods that need features of one width; their ``Params`` extend :class:`FeaturesParams`."""
 
     def type_specs(self) -> dict[str, ModelSpec]:

@@ -1,4 +1,4 @@
-"""Which samples a server holds back from its clients as public data."""
+"""Draws the public samples, which the server takes from its clients' training samples or another folder."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -13,16 +13,23 @@ from fedscale_ext.data.dirichlet import log_gamma
 
 
 @dataclass(frozen=True)
-class HeldBack:
-    """How many ``samples``, and of which classes: the same number of each (``balanced``, as nearly as there are
-    samples of each), or by proportions from Dirichlet(``alpha``), of which a small alpha gives a few classes all."""
+class PublicDraw:
+    """What to draw.
+
+    Attributes:
+        samples: Number of samples.
+        classes: ``balanced``: the same number of each class, as nearly as there are samples of it. ``dirichlet``: by
+            proportions from Dirichlet(``alpha``).
+        alpha: Concentration of the Dirichlet distribution; a small one gives few classes.
+
+    """
 
     samples: int
     classes: Literal["balanced", "dirichlet"] = "balanced"
     alpha: float = 0.1
 
 
-def choose(labels: np.ndarray, how: HeldBack, seed: int, client: np.ndarray | None = None) -> np.ndarray:
+def choose(labels: np.ndarray, how: PublicDraw, seed: int, client: np.ndarray | None = None) -> np.ndarray:
     """Draw rows of public samples among ``labels`` int [n]: int64 [how.samples], equal for equal seeds.
 
     Fewer samples are the first ones of this draw, so that a fraction is taken from the front. With ``client`` int [n],
@@ -48,7 +55,7 @@ def choose(labels: np.ndarray, how: HeldBack, seed: int, client: np.ndarray | No
     raise UserError(f"public_samples is {how.samples} and the samples {whose} are {len(taken)}: lower public_samples")
 
 
-def _turns(waiting: dict[int, deque[int]], how: HeldBack, rng: np.random.Generator) -> Iterator[int]:
+def _turns(waiting: dict[int, deque[int]], how: PublicDraw, rng: np.random.Generator) -> Iterator[int]:
     """The class of each sample that is looked at, until none is left."""
     labels = list(waiting)
     if how.classes == "balanced":

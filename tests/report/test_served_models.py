@@ -7,12 +7,12 @@ from written_job import CLIENTS, write_job
 
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.report.served import served_rows, untrained_note
+from fedscale_ext.report.served_models import served_model_rows, untrained_note
 
 
 def test_accuracy_by_the_model_that_clients_are_served(tmp_path: Path):
     job = load_job(write_job(tmp_path / "job"))
-    (_, clients, tested, mean, over, worst), second = served_rows(job)
+    (_, clients, tested, mean, over, worst), second = served_model_rows(job)
     first = job.client_accuracy[0::2]  # m0 is served to every second client
     first = first[~np.isnan(first)]
     assert (clients, tested) == (str(CLIENTS // 2), "30") and mean == over == f"{100 * first.mean():.2f} %"
@@ -23,12 +23,12 @@ def test_clients_without_test_samples_have_no_accuracy_and_one_model_has_no_tabl
     job = load_job(write_job(tmp_path / "job"))
     untested = evaluation(20, [0.5], untested=CLIENTS - 1)
     vars(job)["evaluation"] = untested  # as if it had been read
-    assert served_rows(job) == [
+    assert served_model_rows(job) == [
         ["m0", "31", "1", "50.00 %", "50.00 %", "50.00 %"],
         ["m1", "31", "0", "–", "–", "–"],
     ]
     vars(job)["evaluation"] = replace(untested, serve=("m0",) * CLIENTS)
-    assert served_rows(job) == []
+    assert served_model_rows(job) == []
 
 
 def test_a_jobs_block_has_it(tmp_path: Path, undrawn: None):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 MOST_BYTES = 256 << 20
 
 
-class KeptSections:
+class SectionCache:
     """Sections by label. Those that were not used for longest make room for others.
 
     Args:
@@ -18,7 +18,7 @@ class KeptSections:
         self._sections: dict[str, bytes] = {}  # the one that was used last stands last
         self._num_bytes = 0
 
-    def keep(self, label: str, section: bytes) -> None:
+    def put(self, label: str, section: bytes) -> None:
         """Keep a section, unless it alone is too large."""
         self.drop(label)
         if len(section) > self._most_bytes:
@@ -32,7 +32,7 @@ class KeptSections:
         """Forget a section, if it is here."""
         self._num_bytes -= len(self._sections.pop(label, b""))
 
-    def of(self, labels: Mapping[str, str]) -> dict[str, bytes] | None:
+    def get(self, labels: Mapping[str, str]) -> dict[str, bytes] | None:
         """Return the sections of labels, by the names for which they stand; None if one of them is not here."""
         if not all(label in self._sections for label in labels.values()):
             return None

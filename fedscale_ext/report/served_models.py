@@ -1,4 +1,4 @@
-"""How clients fare by the model that they are served: by exit, level or tier; and whether it was trained by then."""
+"""Accuracy of clients by the model that they are served (exit, level or tier), and whether it was trained by then."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fedscale_ext.report.tables import percent
 TITLES = ("served model", "clients", "tested", "mean accuracy", "over samples", "worst client")
 
 
-def served_rows(job: LoadedJob) -> list[list[str]]:
+def served_model_rows(job: LoadedJob) -> list[list[str]]:
     """Rows under :data:`TITLES`, one for each model that clients are served, from the last test.
 
     Empty where all clients are served the same model, or no client was tested.
