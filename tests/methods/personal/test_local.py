@@ -166,3 +166,22 @@ def test_a_client_without_its_state_fails_with_a_sentence_for_the_methods_author
     monkeypatch.setattr(PersonalModelClient, "reports", lambda self, conf: False)
     with pytest.raises(UserError, match="a client's result lacks 'client_state', which client_tensors lists"):
         job(job_file, "silent", rounds=1)
+
+
+def test_clients_of_a_type_train_as_in_a_job_of_their_model_alone(job_file: Path) -> None:
+    types, folder = ["cnn_small", "lenet_6k"], job_file.parent / "logs"
+    keys: dict[str, Any] = {"local.types": types, "local.ranges": ["1-4", "5-7"], "cohort_size": 1, "rounds": 2}
+    summary, _ = job(job_file, "types", **keys)
+    assert [each["type"] for each in summary["results"]["types"]] == [*types, "all"]
+    assert {each["traffic_mb"] for each in summary["results"]["types"]} == {0.0}
+    for model, client in zip(types, (2, 6), strict=True):
+        job(job_file, model, model=model, cohort_size=1, rounds=2)
+        file = f"{client}-000002.safetensors"
+        mixed, alone = (read_tensors(folder / path / file)[0] for path in (
+            f"types/logs/client_state/{model}", f"{model}/logs/client_state/initial"))  # fmt: skip
+        assert equal(mixed, alone)
+
+
+def test_what_deals_types_needs_types(job_file: Path) -> None:
+    with pytest.raises(UserError, match=r"^local\.ranges deals types to clients, and local\.types names none"):
+        job(job_file, "dealt", **{"local.ranges": ["1-7"]})
