@@ -127,6 +127,7 @@ def summarise(
     restarts: Mapping[str, int] | None = None,
     results: Mapping[str, Any] | None = None,
     server_bytes: int = 0,
+    repeated_bytes: int = 0,
     personal_bytes: Sequence[float] | None = None,
     client_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -141,9 +142,9 @@ def summarise(
     right for a resumed job. ``refused_messages`` counts messages that the aggregator refused since it last started, by
     reason. ``notices`` are all sentences that the job gave, by default the header's. ``resumed`` lists the rounds after
     which it was resumed and whether its code had changed. ``restarts`` counts the driver's restarts of each process.
-    ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``personal_bytes``
-    are those of each client's personal model where they differ from the pool's. ``client_names`` are
-    None where they are not known.
+    ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``repeated_bytes``
+    are those of the models that others repeat, ``personal_bytes`` those of each client's personal model where they
+    differ from the pool's. ``client_names`` are None where they are not known.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -167,7 +168,7 @@ def summarise(
             "test": accuracy(evaluation).loss if evaluation else None,
         },
         **_perplexity(header, evaluation),
-        "cost": {**_cost(records, models, evaluation, personal_bytes), "server_bytes": server_bytes},
+        "cost": {**_cost(records, models, evaluation, repeated_bytes, personal_bytes), "server_bytes": server_bytes},
         "time": {
             "virtual_s": last.virtual_clock_s if last else 0.0,
             "wall_s": sum(record.wall_s for record in records) if wall_s is None else wall_s,
@@ -267,6 +268,7 @@ def _cost(
     records: Sequence[RoundRecord],
     models: Sequence[Model] | None,
     evaluation: Evaluation | None,
+    repeated_bytes: int,
     personal_bytes: Sequence[float] | None,
 ) -> dict[str, Any]:
     total = spent(records)
@@ -281,7 +283,7 @@ def _cost(
         "upload_bytes": total.upload_bytes,
         "network_total_mb": total.network_mb,
         "network_per_round_mb": total.network_per_round_mb,
-        "storage_suite_mb": stored.suite_mb,
+        "storage_suite_mb": stored.suite_mb - repeated_bytes / MB,
         "mean_model_mb": stored.mean_model_mb,
         "client_models": stored.client_models,
     }

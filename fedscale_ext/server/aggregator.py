@@ -372,6 +372,7 @@ class MultiModelAggregator(MethodHooks):
             lineage=self.lineage(),
             results=self.results(),
             server_bytes=self.server_bytes(),
+            repeated_bytes=self.repeated_bytes(),
             personal_bytes=self.personal_bytes(),
             privacy=self.privacy.summary() if self.privacy else None,
             refused_messages=self.refusals.counts(),

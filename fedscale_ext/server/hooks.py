@@ -233,6 +233,10 @@ class MethodHooks(Coordinator):
         """Bytes that the method keeps on the server beside the models of the pool, for the summary: hypernetworks."""
         return 0
 
+    def repeated_bytes(self) -> int:
+        """Bytes of models of the pool that others of it repeat, which the summary's size of all models leaves out."""
+        return 0
+
     def personal_bytes(self) -> Sequence[float] | None:
         """Bytes of each client's personal model, index client - 1, where they are not those of the pool's model."""
         return None

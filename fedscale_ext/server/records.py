@@ -36,6 +36,7 @@ class JobResult:
         lineage: Where models come from, by key.
         results: The method's further figures.
         server_bytes: Memory of the server's state beside the models.
+        repeated_bytes: Bytes of models of the pool that others of it repeat.
         personal_bytes: Bytes of each client's personal model, or None where they are the pool's.
         privacy: The account of differential privacy, or None.
         refused_messages: Messages that were refused, by reason.
@@ -50,6 +51,7 @@ class JobResult:
     lineage: Mapping[str, Any]
     results: Mapping[str, Any]
     server_bytes: int
+    repeated_bytes: int
     personal_bytes: Sequence[float] | None
     privacy: Mapping[str, Any] | None
     refused_messages: Mapping[str, int]
@@ -119,6 +121,7 @@ class JobRecords:
             lineage=result.lineage,
             results=result.results,
             server_bytes=result.server_bytes,
+            repeated_bytes=result.repeated_bytes,
             personal_bytes=result.personal_bytes,
             stopped=result.stopped,
             privacy=result.privacy,

@@ -153,6 +153,10 @@ class MutualAggregator(DeviceTypesAggregator):
         """Serve each client its own model; test the shared one on all test samples."""
         return EvaluationPlan(self.personal_keys(), {KEY: KEY})
 
+    def repeated_bytes(self) -> int:
+        """Bytes of the shared model in the types' initial pairs."""
+        return len(self.keys) * self.pool[KEY].cost.bytes
+
     def personal_bytes(self) -> Sequence[float]:
         """Bytes of each client's own model."""
         own = [float(models.cost(member_specs(self.pool[key].spec)[0]).bytes) for key in self.keys]

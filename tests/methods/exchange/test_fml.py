@@ -98,6 +98,10 @@ def test_the_shared_model_travels_and_the_pair_counts_as_work(tmp_path: Path) ->
     own = models.cost(models.named_spec(TYPES[1], SHAPE, CLASSES))
     assert found.pool[item.model].cost.forward_macs == own.forward_macs + shared.forward_macs
     assert found.personal_bytes()[4] == own.bytes
+    # the types' own models, and the shared one once
+    stored = sum(model.cost.bytes for model in found.pool) - found.repeated_bytes()
+    own_bytes = [models.cost(models.named_spec(name, SHAPE, CLASSES)).bytes for name in TYPES]
+    assert stored == sum(own_bytes) + shared.bytes
 
 
 def test_clients_are_tested_on_their_own_models_and_the_shared_one_on_all(tmp_path: Path) -> None:
