@@ -60,15 +60,16 @@ def short_cells(rows: Sequence[Entry]) -> list[list[str]]:
 
 
 def best_of_families(rows: Sequence[Entry]) -> list[Entry]:
-    """Return the best row of each family, best first, and floors and ceilings but those of pooled samples."""
-    shown: list[Entry] = []
-    for row in rows:
+    """Return the best row of each family, and floors and ceilings but those of pooled samples; the best first.
+
+    A row in which clients train more than their devices afford stands for its family only if there is no other one.
+    """
+    best: dict[str, Entry] = {}
+    for row in sorted(rows, key=lambda entry: _beyond(entry) > 0):  # those of one kind stay in their order
         described = row_of(row.label)
-        if described.pooled:
-            continue
-        if described.reference or described.family not in {row_of(each.label).family for each in shown}:
-            shown.append(row)
-    return shown
+        if not described.pooled:
+            best.setdefault(row.label if described.reference else described.family, row)
+    return [row for row in rows if row in best.values()]
 
 
 def mean_and_spread(values: np.ndarray) -> str:
@@ -88,8 +89,13 @@ def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _label(row: Entry) -> str:
-    beyond = row.values("beyond capacity").max()
+    beyond = _beyond(row)
     return f"{row.label} ({beyond:.0f} beyond)" if beyond > 0 else row.label
+
+
+def _beyond(row: Entry) -> float:
+    """Most clients of a seed that train more than their devices afford; NaN where nobody trains on devices."""
+    return float(row.values("beyond capacity").max())
 
 
 def _mean(values: np.ndarray, digits: int) -> str:

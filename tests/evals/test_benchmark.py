@@ -180,6 +180,16 @@ def test_short_tables_wait_for_three_seeds() -> None:
     assert [row.label for row in standing.complete(standing.entries(three, "har"))] == ["FjORD"]
 
 
+def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_one() -> None:
+    def measured(row: str, own: float, beyond: int) -> Measurement:
+        figures = {**lines()[0].figures, "own %": own, "beyond capacity": beyond}
+        return Measurement("har", "benchmark", 1, {"row": row, "learning_rate": 0.1}, figures)
+
+    rows = [measured("FedSkel", 90.0, 3), measured("FML", 70.0, 2), measured("Hermes", 60.0, 0)]
+    best = table.best_of_families(standing.entries(rows, "har"))
+    assert [row.label for row in best] == ["FML", "Hermes"]
+
+
 def test_a_short_table_has_the_best_of_each_family() -> None:
     shown = table.short_cells(table.best_of_families(standing.entries(lines(), "har")))[1:]
     assert shown == [
