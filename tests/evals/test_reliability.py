@@ -6,7 +6,7 @@ import pytest
 from job_results import result
 
 import fedscale_ext
-from evals.reliability import cells, matrix
+from evals.reliability import cells, engines, matrix
 from evals.reliability.soak import slope
 
 KILLS = {"executor 2": [("training", 1)], "aggregator": [("checkpoint_rename", 2)]}
@@ -43,3 +43,10 @@ def test_every_row_of_the_matrix_names_a_step() -> None:
 def test_the_slope_is_per_100_rounds() -> None:
     assert slope([(1, 5.0), (101, 7.0), (201, 9.0)]) == pytest.approx(2.0)
     assert slope([(50, 5.0), (60, 5.0)]) == pytest.approx(0.0)
+
+
+def test_engines_whose_digests_differ_are_not_called_equal() -> None:
+    one, other = engines.Ran("one machine", "nothing", "ab" * 32, 3.0), engines.Ran("ray", "a node", "cd" * 32, 4.0)
+    assert "All digests are equal" in engines.page(9, [one, one], 0.0)
+    text = engines.page(9, [one, other], 0.0)
+    assert "The digests DIFFER" in text and "| ray | a node | 4 | `cdcdcdcdcdcdcdcd` |" in text
