@@ -41,7 +41,7 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
         axis.errorbar(own.mean(), height, xerr=spread, fmt="o", color=colour, markersize=5.5, capsize=2, linewidth=1.2,
                       label=None if family in named else family, zorder=4)  # fmt: skip
         named.add(family)
-    axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=7.5, color=INK)
+    axis.set_yticks(range(len(rows)), [row.title for row in rows], fontsize=7.5, color=INK)
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
         if row_of(row.label).reference:
             label.set_color(MUTED)
@@ -52,7 +52,7 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     axis.set_axisbelow(True)
     axis.tick_params(axis="both", length=0)
     axis.set_xlabel("accuracy on clients' own samples, %: at 25, 50 and 100 % of the budget", fontsize=8, color=INK)
-    axis.set_title(TASKS[task].title, fontsize=10, color=INK, pad=30)
+    axis.set_title(TASKS[task].title, fontsize=10, color=INK, pad=34)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="x", labelsize=8)
     axis.legend(fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncol=5)

@@ -26,6 +26,16 @@ class Entry:
         return np.array([run.figures.get(figure, np.nan) for _, run in sorted(self.runs.items())])
 
     @property
+    def beyond(self) -> float:
+        """Most clients of a seed that train more than their devices afford; NaN where nobody trains on devices."""
+        return float(self.values("beyond capacity").max())
+
+    @property
+    def title(self) -> str:
+        """Return the label, with a mark where clients train more than their devices afford."""
+        return f"{self.label} ({self.beyond:.0f} beyond)" if self.beyond > 0 else self.label
+
+    @property
     def rate(self) -> float:
         """Return the learning rate that was chosen."""
         return float(next(iter(self.runs.values())).keys["learning_rate"])

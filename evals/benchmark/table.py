@@ -37,14 +37,14 @@ def accuracy_cells(rows: Sequence[Entry]) -> list[list[str]]:
         own = mean_and_spread(row.values(OWN))
         accuracies = [_mean(row.values(figure), digits) for figure, digits in _ACCURACIES.values()]
         rank, rate = _rank(of_seeds.get(row.label)), f"{row.rate:g}"
-        lines.append([_label(row), row_of(row.label).family, rank, own, *accuracies, rate, str(len(row.runs))])
+        lines.append([row.title, row_of(row.label).family, rank, own, *accuracies, rate, str(len(row.runs))])
     return lines
 
 
 def cost_cells(rows: Sequence[Entry]) -> list[list[str]]:
     """Return the table of costs: its headings, then a row each, in the order of :func:`accuracy_cells`."""
     return [["method", *_COSTS]] + [
-        [_label(row), *(_mean(row.values(figure), digits) for figure, digits in _COSTS.values())]
+        [row.title, *(_mean(row.values(figure), digits) for figure, digits in _COSTS.values())]
         for row in _methods_first(rows)
     ]
 
@@ -55,7 +55,7 @@ def short_cells(rows: Sequence[Entry]) -> list[list[str]]:
     for row in _methods_first(rows):
         sent = row.values("up MB") + row.values("down MB")
         own, worst = mean_and_spread(row.values(OWN)), _mean(row.values("worst tenth %"), 1)
-        lines.append([_label(row), row_of(row.label).family, own, worst, _mean(sent, 1)])
+        lines.append([row.title, row_of(row.label).family, own, worst, _mean(sent, 1)])
     return lines
 
 
@@ -65,7 +65,7 @@ def best_of_families(rows: Sequence[Entry]) -> list[Entry]:
     A row in which clients train more than their devices afford stands for its family only if there is no other one.
     """
     best: dict[str, Entry] = {}
-    for row in sorted(rows, key=lambda entry: _beyond(entry) > 0):  # those of one kind stay in their order
+    for row in sorted(rows, key=lambda entry: entry.beyond > 0):  # those of one kind stay in their order
         described = row_of(row.label)
         if not described.pooled:
             best.setdefault(row.label if described.reference else described.family, row)
@@ -86,16 +86,6 @@ def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
     """Return a table's lines; the first of ``cells`` are its headings."""
     heads, *rows = cells
     return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]
-
-
-def _label(row: Entry) -> str:
-    beyond = _beyond(row)
-    return f"{row.label} ({beyond:.0f} beyond)" if beyond > 0 else row.label
-
-
-def _beyond(row: Entry) -> float:
-    """Most clients of a seed that train more than their devices afford; NaN where nobody trains on devices."""
-    return float(row.values("beyond capacity").max())
 
 
 def _mean(values: np.ndarray, digits: int) -> str:
