@@ -32,7 +32,7 @@ def parser(about: str | None, record: Path, methods: list[str], side_names: list
     made = Parser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--htfllib", type=Path, metavar="DIR", help="a checkout of HtFLlib")
     made.add_argument("--methods", nargs="+", choices=METHODS, default=methods, help=f"default: {' '.join(methods)}")
-    choices = [*sides.SIDES, *sides.AS_PAPER]
+    choices = [*sides.SIDES, *sides.CHANGED]
     made.add_argument(
         "--sides", nargs="+", choices=choices, default=side_names, help=f"default: {' '.join(side_names)}"
     )

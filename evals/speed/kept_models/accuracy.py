@@ -24,7 +24,7 @@ from fedscale_ext.core.errors import UserError
 RECORD = Path(__file__).with_name("accuracy.jsonl")
 LAST = 5  # rounds at the end that a run's accuracy is the mean of
 LIMIT = 2.0  # points
-TITLES = {"htfllib1": "HtFLlib", **sides.AS_PAPER}
+TITLES = {"htfllib1": "HtFLlib", **{side: title for side, (title, _) in sides.CHANGED.items()}}
 
 
 def final(line: dict[str, Any]) -> float:

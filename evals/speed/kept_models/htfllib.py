@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from evals.speed.kept_models.work import BATCH, CLIENTS, RATE, SHARE, Split, Work, initial
 from evals.speed.task import Spans
@@ -91,6 +92,16 @@ def server(work: Work) -> Any:
     return made
 
 
+def shuffle(made: Any) -> None:
+    """Let clients take their samples in another order in each epoch, in this process alone."""
+
+    def loaded(load: Any) -> DataLoader:
+        return DataLoader(load().dataset, BATCH, drop_last=True, shuffle=True)
+
+    for client in made.clients:
+        client.load_train_data = partial(loaded, client.load_train_data)
+
+
 def follow_paper(made: Any, weighted: bool) -> None:
     """Let FedProto's clients take their prototypes from a pass after training (Algorithm 1), in this process alone.
 
@@ -140,8 +151,10 @@ def run(work: Work) -> None:
     np.random.seed(work.seed)
     random.seed(work.seed)
     made, began = server(work), []
-    if work.as_paper:
-        follow_paper(made, work.as_paper == "weighted")
+    if "shuffled" in work.changes:
+        shuffle(made)
+    if "after" in work.changes:
+        follow_paper(made, "weighted" in work.changes)
     select = made.select_clients
 
     def noting() -> Any:  # the first thing of each round

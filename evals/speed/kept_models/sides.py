@@ -22,8 +22,13 @@ SIDES = {
     "htfllib": "HtFLlib, threads as by default",
     "htfllib1": "HtFLlib, one thread",
 }
-AS_PAPER = {"after": "HtFLlib, prototypes after training", "weighted": "the same, averaged by samples"}
-"""Sides that show where FedProto's accuracies part; times have no use for them."""
+CHANGED = {
+    "shuffled": ("HtFLlib, samples shuffled", ("shuffled",)),
+    "after": ("HtFLlib, prototypes after training", ("after",)),
+    "weighted": ("HtFLlib, prototypes after training, averaged by samples", ("after", "weighted")),
+    "all": ("HtFLlib with all three changes", ("shuffled", "after", "weighted")),
+}
+"""Sides that show where accuracies part: title, and what is changed; times have no use for them."""
 
 PEER = "htfllib"
 _LIMIT_S = 7200.0
@@ -58,7 +63,7 @@ def measured(side: str, work: Work, htfllib: Path | None, peers: Path, idle_s: f
         assert found is not None
         python, script, work = found, "htfllib", replace(work, htfllib=htfllib.absolute())
         environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # it reads the models that it wrote itself as pickles
-        work = replace(work, as_paper=side if side in AS_PAPER else "")
+        work = replace(work, changes=CHANGED[side][1] if side in CHANGED else ())
         if side != "htfllib":
             environment["OMP_NUM_THREADS"] = "1"
     load = machine.wait_idle(idle_s)

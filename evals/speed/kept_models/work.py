@@ -46,8 +46,8 @@ class Work:
         tested: Whether clients are tested after every round. Otherwise they are tested as rarely as a side can, and
             rounds with a test do not count.
         htfllib: Checkout of HtFLlib; None for our own job.
-        as_paper: What HtFLlib's FedProto does as its paper has it, to find where accuracies part: "" nothing, "after"
-            prototypes after training, "weighted" a mean of them by samples, too.
+        changes: What HtFLlib does otherwise, to find where accuracies part: "shuffled" samples in each epoch;
+            FedProto's prototypes "after" training, and averaged "weighted" by samples.
 
     """
 
@@ -59,7 +59,7 @@ class Work:
     out: Path
     tested: bool = False
     htfllib: Path | None = None
-    as_paper: str = ""
+    changes: tuple[str, ...] = ()
 
     def argument(self) -> str:
         """The command line argument that says it."""
@@ -73,7 +73,7 @@ class Work:
         (text,) = sys.argv[1:]
         made = cls(**json.loads(text))
         htfllib = None if made.htfllib is None else Path(made.htfllib)
-        return replace(made, data=Path(made.data), out=Path(made.out), htfllib=htfllib)
+        return replace(made, data=Path(made.data), out=Path(made.out), htfllib=htfllib, changes=tuple(made.changes))
 
     @property
     def about(self) -> dict[str, Any]:
