@@ -59,7 +59,8 @@ class _OnUse(ModuleType):
         return getattr(importlib.import_module(own("__name__")), name)
 
 
-def _declare_torchvision_operators() -> None:
+def declare_torchvision_operators() -> None:
+    """Let torchvision be imported beside a torch without CUDA."""
     import torch
 
     if torch.version.cuda is not None or "torchvision" in sys.modules or _kept_libraries:
@@ -104,7 +105,7 @@ def _argv(arguments: Sequence[str]) -> Iterator[None]:
 
 def prepare() -> None:
     """Make every module of FedScale's PyTorch path importable. Safe to call again."""
-    _declare_torchvision_operators()
+    declare_torchvision_operators()
     if "wandb" not in sys.modules and importlib.util.find_spec("wandb") is None:
         _stand_in("wandb", run=None, init=_Missing("--wandb_token", "wandb"))
     if importlib.util.find_spec("tensorflow") is None:
@@ -119,7 +120,7 @@ def prepare() -> None:
 
 def torchvision_models() -> ModuleType:
     """torchvision.models, imported now."""
-    _declare_torchvision_operators()
+    declare_torchvision_operators()
     return importlib.import_module("torchvision.models")
 
 

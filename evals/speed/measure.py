@@ -42,7 +42,7 @@ def measure(row_name: str, model: str, rounds: int, *, work: Path, peers: Path, 
     began = time.time()
     watched = monitor.run(command, env=environment, cwd=out, log=out / "output.log", limit_s=_LIMIT_S)
     if watched.code != 0:
-        return {"status": _failure(watched.code, out / "output.log"), **load}
+        return {"status": failure(watched.code, out / "output.log"), **load}
     told = json.loads((out / "rounds.json").read_text(encoding="utf-8"))
     return {"status": "ok", "wall_s": round(time.time() - began, 2), **figures(told, watched), **load}
 
@@ -63,7 +63,8 @@ def figures(told: dict[str, Any], watched: monitor.Watched) -> dict[str, Any]:
     }
 
 
-def _failure(code: int | None, log: Path) -> str:
+def failure(code: int | None, log: Path) -> str:
+    """One sentence: how a command ended, and the last line that it wrote."""
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     how = f"ran longer than {_LIMIT_S:.0f} s" if code is None else f"failed with exit code {code}"
     return f"{how}: {lines[-1].strip()[:160] if lines else 'no output'}"

@@ -14,8 +14,9 @@ PEERS = {
     "pfl": ("pfl==0.6.0",),
     "flower": ("flwr[simulation]==1.41.0",),
     "fedscale": ("fedscale==1.0", "grpcio", "protobuf", "PyYAML", "tensorboard", "pillow", "overrides"),
+    "htfllib": ("h5py", "scikit-learn"),  # itself no package: `python -m evals.speed.kept_models` takes a checkout
 }
-PACKAGES = {"pfl": "pfl", "flower": "flwr", "fedscale": "fedscale"}  # what gives each its version
+PACKAGES = {"pfl": "pfl", "flower": "flwr", "fedscale": "fedscale", "htfllib": "h5py"}  # what gives each its version
 _TIMEOUT_S = 3600
 
 

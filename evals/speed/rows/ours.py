@@ -56,16 +56,26 @@ class Watch(threading.Thread):
                 size = now
 
 
-def main() -> None:
-    asked = task()
-    conf = asked.out / "conf.yml"
-    conf.write_text(yaml.safe_dump(configuration(asked), sort_keys=False), encoding="utf-8")
-    metrics = asked.out / "logs" / JOB / "run" / "metrics.jsonl"
+def run(out: Path, job: dict[str, Any]) -> tuple[Spans, list[dict[str, Any]], dict[str, Any]]:
+    """Run a job of the name JOB with its logs below ``out``.
+
+    Args:
+        out: Folder that the job's ``log_path`` names.
+        job: The configuration.
+
+    Returns:
+        The rounds that lie between the first and the last, as spans from one line of metrics.jsonl to the next:
+        ``wall_s`` and what lies between rounds. Then all lines, and what `rounds.json` says of the whole job.
+
+    """
+    conf = out / "conf.yml"
+    conf.write_text(yaml.safe_dump(job, sort_keys=False), encoding="utf-8")
+    metrics = out / "logs" / JOB / "run" / "metrics.jsonl"
     watch = Watch(metrics)
     watch.start()
     began = time.time()
     command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(conf)]
-    code = subprocess.run(command, env={**os.environ, "FEDSCALE_EXT_STATE": str(asked.out / "state")}).returncode
+    code = subprocess.run(command, env={**os.environ, "FEDSCALE_EXT_STATE": str(out / "state")}).returncode
     total = time.time() - began
     time.sleep(3 * _LOOK_S)
     watch.ended.set()
@@ -73,17 +83,22 @@ def main() -> None:
     if code != 0:
         raise SystemExit(code)  # the driver has said why
     records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    # a round's span here is from one line of metrics.jsonl to the next: wall_s and what lies between rounds
     spans = Spans(list(zip(watch.seen[:-2], watch.seen[1:-1], strict=True)))
     seconds = [record["wall_s"] for record in records[1:-1]]
-    spans.write(
-        asked.out,
-        warm_up=0,
-        seconds=seconds,
-        first_round_s=watch.seen[0] - records[0]["wall_s"] - began,
-        total_s=total,
-        between_rounds_s=sum(end - begin for begin, end in spans.rounds) / asked.rounds - sum(seconds) / asked.rounds,
-    )
+    between = sum(end - begin for begin, end in spans.rounds) - sum(seconds)
+    whole = {
+        "seconds": seconds,
+        "first_round_s": watch.seen[0] - records[0]["wall_s"] - began,
+        "total_s": total,
+        "between_rounds_s": between / max(1, len(seconds)),
+    }
+    return spans, records, whole
+
+
+def main() -> None:
+    asked = task()
+    spans, _, whole = run(asked.out, configuration(asked))
+    spans.write(asked.out, warm_up=0, **whole)
 
 
 if __name__ == "__main__":
