@@ -23,7 +23,7 @@ print("plain words", file=sys.stderr)
 print(json.dumps(sys.argv[1:]), file=sys.stderr, flush=True)
 say(event="waiting", **{"for": "executors"})
 arguments = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv if word.startswith("--"))
-logs = Path(arguments["log_path"], "logs", "fake", arguments["time_stamp"])
+logs = Path(arguments["log_path"], "logs", arguments["job_name"], arguments["time_stamp"])
 if what.startswith("refuse"):  # bad input, before the first round
     (logs / "aggregator").mkdir(parents=True)
     (logs / "aggregator" / "log").touch()  # as FedScale does when it is imported

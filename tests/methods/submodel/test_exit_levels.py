@@ -27,6 +27,7 @@ class Depths(FedAvgAggregator):
     """Client c holds the first 1 + c mod 3 exits."""
 
     Executor: ClassVar[type] = MultiExitExecutor
+    trains_exits: ClassVar[bool] = True
 
     def init_state(self, population: Any, task: Any) -> None:
         spec = self.initial_spec()
