@@ -27,7 +27,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **on all %**: the same models on all clients' test samples.
 - **worst tenth %**: own accuracy of the tenth of the clients that fare worst.
 - **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
-- **rank**: mean over the seeds that all methods have, with Student's 95 % interval. Lower is better.
+- **rank**: mean over seeds, of methods with three or more, with Student's 95 % interval. Lower is better.
 - **rate**: the learning rate that was chosen of three.
 - **(n beyond)**: so many of the clients train more than their devices afford.
 - **TMACs, MB up, MB down**: what all clients computed, sent and received.

@@ -1,5 +1,6 @@
 """Which job comes next: each row tries its learning rates, then trains its seeds with the one that was best."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
@@ -68,15 +69,19 @@ def train_rows(
     Args:
         rows: Rows by label.
         seeds: The seeds of each task.
-        rates: Learning rates to choose from, for each row and task.
+        rates: Learning rates to choose from, for each row and task. A single one is taken as it is.
         train: What trains a job.
         pool: What runs it.
         workers: Jobs at a time.
         tell: Gets a line when a job has begun or ended.
 
     """
-    plans = [_Plan(task, label, row, list(rates), list(seeds[task])) for task in seeds for label, row in rows.items()]
-    jobs = len(plans) * len(rates) + sum(map(len, seeds.values())) * len(rows)
+    tried = list(rates) if len(rates) > 1 else []  # there is nothing to choose from a single one
+    known = {} if tried else dict.fromkeys(rates, math.nan)
+    plans = [
+        _Plan(task, label, row, [*tried], list(seeds[task]), {**known}) for task in seeds for label, row in rows.items()
+    ]
+    jobs = len(plans) * len(tried) + sum(map(len, seeds.values())) * len(rows)
     begun, failures = 0, []
     running: dict[Future[Mapping[str, float]], tuple[_Plan, int, float]] = {}
     while True:

@@ -27,7 +27,12 @@ def benchmark(
     ] = None,
     rates: Annotated[
         list[float] | None,
-        typer.Option("--rate", metavar="R", help="Learning rate to try; once for each.", show_default="0.03, 0.1, 0.3"),
+        typer.Option(
+            "--rate",
+            metavar="R",
+            help="Learning rate to try; once for each. A single one is taken as it is.",
+            show_default="0.03, 0.1, 0.3",
+        ),
     ] = None,
     sources: Annotated[
         Path | None,

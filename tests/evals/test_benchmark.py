@@ -162,6 +162,12 @@ def test_a_table_has_methods_first_and_floors_below() -> None:
     assert "| 1.5 ± 6.4 | 60.0 ± 14.1 |" in shown[2]
 
 
+def test_a_row_with_fewer_seeds_takes_no_seed_from_the_ranks_of_others() -> None:
+    one = Measurement("har", "benchmark", 1, {"row": "Hermes", "learning_rate": 0.1}, lines()[0].figures)
+    ranked = standing.ranks(standing.entries([*lines(), one], "har"))
+    assert "Hermes" not in ranked and all(len(each) == 2 for each in ranked.values())
+
+
 def test_seeds_that_choose_learning_rates_are_no_results() -> None:
     chosen = Measurement("har", "benchmark", max(TASKS["har"].seeds) + 1,
                          {"row": "HeteroFL", "learning_rate": 0.3}, {"own %": 99.0})  # fmt: skip

@@ -10,7 +10,9 @@ from evals.benchmark.schedule import train_rows
 ROWS = {"A": Row("fedavg", "one"), "B": Row("fedprox", "one")}
 
 
-def trained(workers: int, fails: str = "") -> tuple[list[tuple[str, int, float]], list[str], list[str]]:
+def trained(
+    workers: int, fails: str = "", rates: tuple[float, ...] = (0.03, 0.1, 0.3)
+) -> tuple[list[tuple[str, int, float]], list[str], list[str]]:
     """The jobs (label, seed, learning rate) in the order in which they began, the failures and the told lines."""
     begun: list[tuple[str, int, float]] = []
 
@@ -22,7 +24,7 @@ def trained(workers: int, fails: str = "") -> tuple[list[tuple[str, int, float]]
 
     told: list[str] = []
     with ThreadPoolExecutor(workers) as pool:
-        failures = train_rows(ROWS, {"har": [1, 2]}, (0.03, 0.1, 0.3), train, pool, workers, told.append)
+        failures = train_rows(ROWS, {"har": [1, 2]}, rates, train, pool, workers, told.append)
     return begun, failures, told
 
 
@@ -34,6 +36,12 @@ def test_each_seed_has_the_rate_that_was_best_on_a_seed_of_its_own() -> None:
     assert [label for label, *_ in begun] == ["A"] * 5 + ["B"] * 5  # earlier rows first
     assert not failures
     assert told[0] == "har: A, seed 6, learning rate 0.03 begins: job 1 of 10" and told[1].endswith("0.03: 1.00 %")
+
+
+def test_a_single_rate_is_not_tried() -> None:
+    begun, failures, told = trained(1, rates=(0.1,))
+    assert begun == [("A", 1, 0.1), ("A", 2, 0.1), ("B", 1, 0.1), ("B", 2, 0.1)] and not failures
+    assert told[0] == "har: A, seed 1, learning rate 0.1 begins: job 1 of 4"
 
 
 def test_several_workers_train_the_same_jobs() -> None:
