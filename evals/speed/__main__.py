@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from evals.speed import machine, peers, phases, results, table
+from evals.speed.command import exit_code
 from evals.speed.data import prepare
 from evals.speed.measure import folder_of, measure
 from evals.speed.rows import ROWS
@@ -121,26 +122,21 @@ def without_places(words: list[str]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code."""
-    out = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what is being measured ends too
-    try:
-        given = arguments(argv)
-        if given.install_peers is not None:
-            folder = given.peers if given.install_peers == Path() else given.install_peers.absolute()
-            peers.install(folder, lambda text: out.print(text, markup=False, highlight=False, soft_wrap=True))
-            return 0
-        prepare(given.work / "data")
-        if given.profile:
-            profile(given, out)
-        else:
-            compare(given, out, without_places(sys.argv[1:] if argv is None else argv))
-        return 0
-    except UserError as error:
-        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; --resume goes on from here", markup=False, highlight=False)
-        return 130
+    return exit_code(lambda: _work(argv), "stopped; --resume goes on from here")
+
+
+def _work(argv: list[str] | None) -> None:
+    out, given = Console(), arguments(argv)
+    if given.install_peers is not None:
+        folder = given.peers if given.install_peers == Path() else given.install_peers.absolute()
+        peers.install(folder, lambda text: out.print(text, markup=False, highlight=False, soft_wrap=True))
+        return
+    prepare(given.work / "data")
+    if given.profile:
+        profile(given, out)
+    else:
+        compare(given, out, without_places(sys.argv[1:] if argv is None else argv))
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def test_show_writes_quantiles_between_clients(call, tmp_path):
     path, client = tmp_path / "a.npz", np.repeat([0, 1], [5, 10])
     np.savez(path, x=np.random.default_rng(0).random((15, 1, 4, 4)), y=np.arange(15) % 2, client=client)
     call("dataset", "import", path, "--data-set", "few", "-o", tmp_path / "few")
-    code, out, _ = call("dataset", "show", tmp_path / "few")
+    code, out, _ = call("dataset", "show", tmp_path / "few", "-o", tmp_path / "few.png")
     (row,) = [line.split()[2:] for line in out.splitlines() if line.startswith("training samples")]
     assert code == 0 and row == ["4", "5", "6", "7", "8"]
     assert [quantile_text(value) for value in (1025.0, 25.5, 18.25)] == ["1,025", "25.5", "18.25"]

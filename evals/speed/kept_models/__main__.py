@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from evals.speed.__main__ import HERE, Parser
+from evals.speed.command import exit_code
 from evals.speed.kept_models import sides
 from evals.speed.kept_models.data import noise
 from evals.speed.kept_models.times import page
@@ -63,38 +64,32 @@ def key(line: dict[str, Any]) -> tuple[Any, ...]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code."""
+    return exit_code(lambda: _work(argv), "stopped; the same command goes on from here")
+
+
+def _work(argv: list[str] | None) -> None:
     out = Console()
-    try:
-        made = parser(__doc__, RECORD, ["local", "fedproto"], list(sides.SIDES))
-        made.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS), help=f"default: {' '.join(PAIRS)}")
-        made.add_argument("--repetitions", type=int, default=3, metavar="N", help="measurements of each side (3)")
-        made.add_argument("--idle", type=float, default=60.0, metavar="S", help="longest wait for an idle machine (60)")
-        given = made.parse_args(argv)
-        peers = (given.peers or given.work / "peers").absolute()
-        if given.rounds < 1 or given.repetitions < 1:
-            raise UserError("--rounds and --repetitions must be at least 1")
-        if not given.page:
-            sides.check(given.sides, given.htfllib, peers)
-            data = noise(given.work / "kept-noise")
-            planned = todo(given, sides.read(given.record))
-            for number, (repetition, pair, method, side) in enumerate(planned, start=1):
-                work = Work(method, pair, given.rounds, 1, data, given.work / "runs" / f"kept-{pair}-{method}-{side}")
-                found = sides.measured(side, work, given.htfllib, peers, given.idle)
-                asked = {"repetition": repetition, "pair": pair, "method": method, "side": side, "rounds": given.rounds}
-                sides.append(given.record, {**asked, "htfllib": sides.commit(given.htfllib), **found})
-                told = f"{found['median_s']:.2f} s/round" if found["status"] == "ok" else found["status"]
-                said = (
-                    f"{number}/{len(planned)} {pair} {method} {side} {repetition}: {told}, load {found['load_average']}"
-                )
-                out.print(said, markup=False, highlight=False, soft_wrap=True)
-        given.record.with_suffix(".md").write_text(page(sides.read(given.record)), encoding="utf-8")
-        return 0
-    except UserError as error:
-        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; the same command goes on from here", markup=False, highlight=False)
-        return 130
+    made = parser(__doc__, RECORD, ["local", "fedproto"], list(sides.SIDES))
+    made.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS), help=f"default: {' '.join(PAIRS)}")
+    made.add_argument("--repetitions", type=int, default=3, metavar="N", help="measurements of each side (3)")
+    made.add_argument("--idle", type=float, default=60.0, metavar="S", help="longest wait for an idle machine (60)")
+    given = made.parse_args(argv)
+    peers = (given.peers or given.work / "peers").absolute()
+    if given.rounds < 1 or given.repetitions < 1:
+        raise UserError("--rounds and --repetitions must be at least 1")
+    if not given.page:
+        sides.check(given.sides, given.htfllib, peers)
+        data = noise(given.work / "kept-noise")
+        planned = todo(given, sides.read(given.record))
+        for number, (repetition, pair, method, side) in enumerate(planned, start=1):
+            work = Work(method, pair, given.rounds, 1, data, given.work / "runs" / f"kept-{pair}-{method}-{side}")
+            found = sides.measured(side, work, given.htfllib, peers, given.idle)
+            asked = {"repetition": repetition, "pair": pair, "method": method, "side": side, "rounds": given.rounds}
+            sides.append(given.record, {**asked, "htfllib": sides.commit(given.htfllib), **found})
+            told = f"{found['median_s']:.2f} s/round" if found["status"] == "ok" else found["status"]
+            said = f"{number}/{len(planned)} {pair} {method} {side} {repetition}: {told}, load {found['load_average']}"
+            out.print(said, markup=False, highlight=False, soft_wrap=True)
+    given.record.with_suffix(".md").write_text(page(sides.read(given.record)), encoding="utf-8")
 
 
 if __name__ == "__main__":

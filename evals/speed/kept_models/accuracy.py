@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from evals.speed.command import exit_code
 from evals.speed.kept_models import sides
 from evals.speed.kept_models.__main__ import parser
 from evals.speed.kept_models.data import ALPHA, TEST, TRAIN, fashion
@@ -83,50 +84,49 @@ def page(lines: list[dict[str, Any]]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; its exit code."""
+    return exit_code(lambda: _work(argv), "stopped; the same command goes on from here")
+
+
+def _work(argv: list[str] | None) -> None:
     out = Console()
-    try:
-        made = parser(__doc__, RECORD, list(METHODS), ["ours", "htfllib1"])
-        made.set_defaults(rounds=20)
-        made.add_argument(
-            "--data", type=Path, metavar="FILE", help="Fashion-MNIST as npz: x_train, y_train, x_test, y_test"
-        )
-        made.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N", help="default: 1 2 3")
-        made.add_argument("--pair", choices=PAIRS, default="small", help="default: small")
-        given = made.parse_args(argv)
-        peers = (given.peers or given.work / "peers").absolute()
-        if given.rounds < 1:
-            raise UserError("--rounds must be at least 1")
-        if not given.page:
-            if given.data is None:
-                raise UserError("--data must name Fashion-MNIST as an npz")
-            sides.check(given.sides, given.htfllib, peers)
-            done = {(line["seed"], line["method"], line["side"], line["pair"], line["rounds"])
-                    for line in sides.read(given.record) if line["status"] == "ok"}  # fmt: skip
-            for seed, method, side in product(given.seeds, given.methods, given.sides):
-                if (seed, method, side, given.pair, given.rounds) in done:
-                    continue
-                data = fashion(given.work / f"kept-fashion-{seed}", given.data, seed)
-                work = Work(
-                    method,
-                    given.pair,
-                    given.rounds,
-                    seed,
-                    data,
-                    given.work / "runs" / f"accuracy-{method}-{side}",
-                    tested=True,
-                )
-                result = sides.measured(side, work, given.htfllib, peers, 0.0)
-                asked = {"seed": seed, "method": method, "side": side, "pair": given.pair, "rounds": given.rounds}
-                kept = {name: result[name] for name in ("status", "accuracy", "date", "torch") if name in result}
-                line = {**asked, "htfllib": sides.commit(given.htfllib), **kept}
-                sides.append(given.record, line)
-                told = f"{final(line):.1f} %" if line["status"] == "ok" else line["status"]
-                out.print(f"seed {seed} {method} {side}: {told}", markup=False, highlight=False, soft_wrap=True)
-        given.record.with_suffix(".md").write_text(page(sides.read(given.record)), encoding="utf-8")
-        return 0
-    except UserError as error:
-        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
-        return 2
+    made = parser(__doc__, RECORD, list(METHODS), ["ours", "htfllib1"])
+    made.set_defaults(rounds=20)
+    made.add_argument(
+        "--data", type=Path, metavar="FILE", help="Fashion-MNIST as npz: x_train, y_train, x_test, y_test"
+    )
+    made.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N", help="default: 1 2 3")
+    made.add_argument("--pair", choices=PAIRS, default="small", help="default: small")
+    given = made.parse_args(argv)
+    peers = (given.peers or given.work / "peers").absolute()
+    if given.rounds < 1:
+        raise UserError("--rounds must be at least 1")
+    if not given.page:
+        if given.data is None:
+            raise UserError("--data must name Fashion-MNIST as an npz")
+        sides.check(given.sides, given.htfllib, peers)
+        done = {(line["seed"], line["method"], line["side"], line["pair"], line["rounds"])
+                for line in sides.read(given.record) if line["status"] == "ok"}  # fmt: skip
+        for seed, method, side in product(given.seeds, given.methods, given.sides):
+            if (seed, method, side, given.pair, given.rounds) in done:
+                continue
+            data = fashion(given.work / f"kept-fashion-{seed}", given.data, seed)
+            work = Work(
+                method,
+                given.pair,
+                given.rounds,
+                seed,
+                data,
+                given.work / "runs" / f"accuracy-{method}-{side}",
+                tested=True,
+            )
+            result = sides.measured(side, work, given.htfllib, peers, 0.0)
+            asked = {"seed": seed, "method": method, "side": side, "pair": given.pair, "rounds": given.rounds}
+            kept = {name: result[name] for name in ("status", "accuracy", "date", "torch") if name in result}
+            line = {**asked, "htfllib": sides.commit(given.htfllib), **kept}
+            sides.append(given.record, line)
+            told = f"{final(line):.1f} %" if line["status"] == "ok" else line["status"]
+            out.print(f"seed {seed} {method} {side}: {told}", markup=False, highlight=False, soft_wrap=True)
+    given.record.with_suffix(".md").write_text(page(sides.read(given.record)), encoding="utf-8")
 
 
 if __name__ == "__main__":
