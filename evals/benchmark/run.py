@@ -56,7 +56,7 @@ def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: M
 
 def trained(keys: Mapping[str, Any], name: str, seed: int, runs: Path) -> Path:
     """Train a job in this process until its clients have spent the budget; return its log folder."""
-    return jobs.train(keys, name, seed, JOB, runs, in_process=True)
+    return jobs.train({**keys, "count_server_macs": True}, name, seed, JOB, runs, in_process=True)
 
 
 def plan(keys: Mapping[str, Any], row: Row) -> str:
@@ -81,6 +81,7 @@ def figures(log_dir: Path, task: Task) -> dict[str, float]:
         "own %": 100 * float(own.mean()),
         "worst tenth %": 100 * float(worst.mean()),
         "client TMACs": cost["training_macs"] / 1e12,
+        "server TMACs": cost["server_macs"] / 1e12,
         "up MB": cost["upload_bytes"] / 1e6,
         "down MB": cost["download_bytes"] / 1e6,
         "virtual h": summary["time"]["virtual_s"] / 3600,

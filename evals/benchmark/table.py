@@ -25,6 +25,7 @@ _COSTS = {
     "device MB": ("device MB", 2),
     "virtual h": ("virtual h", 4),
     "rounds": ("rounds", 0),
+    "server TMACs": ("server TMACs", 3),
     "server s": ("server s", 1),
 }
 

@@ -77,7 +77,8 @@ GROUPS = (
     ),
     KeyGroup("Speed", _keys("use_cuda cohort_size unit_size precision")),
     KeyGroup(
-        "Records and checkpoints", _keys("record_internals checkpoint_interval checkpoint_keep resume resume_from")
+        "Records and checkpoints",
+        _keys("record_internals count_server_macs checkpoint_interval checkpoint_keep resume resume_from"),
     ),
     KeyGroup(
         "Faults",

@@ -313,6 +313,11 @@ class JobKeys(BaseModel):
         description="Writes what the method's equations used in each round. It also writes weights in the last "
         "`checkpoint_keep` rounds.",
     )
+    count_server_macs: bool = Field(
+        False,
+        description="Counts the multiply-accumulates of the server's own step after each round: `server_macs` in "
+        "metrics.jsonl and summary.json. The step takes longer for it.",
+    )
     checkpoint_interval: int = Field(1, ge=1, description="Rounds from one checkpoint to the next.")
     checkpoint_keep: int = Field(3, ge=1, description="Number of the last checkpoints that are kept.")
     resume: bool = Field(False, description="Continues from the last checkpoint of the same time_stamp.")

@@ -303,3 +303,4 @@ class RoundRecord:
     late_download_bytes: int = 0  # of clients that were too slow to count; no cost above has it
     faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it
     digests: dict[str, str] = field(default_factory=dict)  # by name; metrics/chain.py says of what
+    server_macs: int | None = None  # of the server's own products; None: not counted

@@ -279,6 +279,7 @@ def _cost(
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,
+        "server_macs": _server_macs(records),
         "download_bytes": total.download_bytes,
         "upload_bytes": total.upload_bytes,
         "network_total_mb": total.network_mb,
@@ -287,6 +288,12 @@ def _cost(
         "mean_model_mb": stored.mean_model_mb,
         "client_models": stored.client_models,
     }
+
+
+def _server_macs(records: Sequence[RoundRecord]) -> int | None:
+    """MACs of the server's own steps; None unless the job counted them."""
+    counted = [record.server_macs for record in records if record.server_macs is not None]
+    return sum(counted) if counted else None
 
 
 def _clients(records: Sequence[RoundRecord], evaluation: Evaluation | None, num_clients: int) -> dict[str, Any]:

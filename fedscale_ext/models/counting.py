@@ -1,28 +1,14 @@
 """The cost of a module, counted by running it once on the meta device (no arithmetic, no memory)."""
 
-from math import prod
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Cost
+from fedscale_ext.util.macs import convolution_backward
 
 BATCH = 2  # BatchNorm in training mode refuses a single value per channel
-
-
-def _convolution_backward(
-    grad: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int, output_mask: Any, *_: Any, **__: Any,
-) -> int:  # fmt: skip
-    """Count the flops of a convolution's backward pass: input and weight gradient each repeat the forward's products.
-
-    torch's own count ignores the groups in the weight gradient (C times too much for a depthwise one).
-    """
-    outer = x if transposed else grad
-    return 2 * prod(outer) * prod(weight[1:]) * (bool(output_mask[0]) + bool(output_mask[1]))
 
 
 def count(module: nn.Module, x: Tensor) -> tuple[int, int]:
@@ -37,9 +23,7 @@ def count(module: nn.Module, x: Tensor) -> tuple[int, int]:
 
     """
     module.train()
-    counter = FlopCounterMode(
-        display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward}
-    )
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: convolution_backward})
     with counter:
         output = module(x)
         forward = counter.get_total_flops()

@@ -304,10 +304,11 @@ class MultiModelAggregator(MethodHooks):
     def aggregate_updates(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Let the method turn the updates into new models, then transform, distil or generate."""
         if updates or means:  # noise alone, where privacy is on and nobody took part
-            with self.watch("aggregate"):
-                self.aggregate(round, updates, means)
-            with self.watch("evolve"):
-                self.evolve(round)
+            with self.mac_counter.counting():
+                with self.watch("aggregate"):
+                    self.aggregate(round, updates, means)
+                with self.watch("evolve"):
+                    self.evolve(round)
         self.pool.drop_transient()
 
     def evaluate_at_the_end(self, record: RoundRecord) -> None:
@@ -340,6 +341,7 @@ class MultiModelAggregator(MethodHooks):
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.dispatcher.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began
+        record.server_macs = self.mac_counter.read()
         record.seconds = self.watch.read()
         record.executor_seconds = self.dispatcher.seconds()
         record.faults = self.board.faults()

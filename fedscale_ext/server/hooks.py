@@ -41,6 +41,7 @@ from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.server.schedule import dropped_bytes
 from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.util.code_digest import code_digest
+from fedscale_ext.util.macs import MacCounter
 from fedscale_ext.util.stopwatch import Stopwatch
 
 _KEPT_NOTICES = 100  # different ones, in the summary; the log has all
@@ -100,6 +101,7 @@ class MethodHooks(Coordinator):
         super().__init__(config, emit)
         self.seed = config.job.seed
         self.watch = Stopwatch()
+        self.mac_counter = MacCounter(config.job.count_server_macs)
         self.log_dir = Path(aggregator_logging.logDir).parent
         self.history: list[RoundRecord] = []
         self.spent_macs = 0.0  # of all clients' training, in the rounds of ``history``

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import torch
 
+from fedscale_ext.util.macs import counted
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -21,7 +23,7 @@ def in_threads(items: Iterable[_Item], work: Callable[[_Item], _Result], threads
         _one_torch_thread(),
         ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
     ):
-        return list(pool.map(work, items))
+        return list(pool.map(counted(work), items))
 
 
 @contextmanager

@@ -138,8 +138,8 @@ def test_a_method_that_is_not_installed_is_refused(capsys: pytest.CaptureFixture
 
 def lines() -> list[Measurement]:
     figures = {"on all %": 1.0, "worst tenth %": 2.0, "client TMACs": 1.0, "up MB": 3.0, "down MB": 3.0,
-               "device MB": 0.2, "virtual h": 0.1, "rounds": 4.0, "server s": 0.5, "own % at 25": 20.0,
-               "own % at 50": 40.0}  # fmt: skip
+               "device MB": 0.2, "virtual h": 0.1, "rounds": 4.0, "server TMACs": 0.004, "server s": 0.5,
+               "own % at 25": 20.0, "own % at 50": 40.0}  # fmt: skip
     return [
         Measurement("har", "benchmark", seed, {"row": label, "learning_rate": 0.1, "method": ROWS[label].method},
                     {**figures, "own %": own, "own % at 100": own})

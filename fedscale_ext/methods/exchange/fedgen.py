@@ -217,19 +217,6 @@ class FedGenAggregator(LGFedAvgAggregator):
             self.notice(f"round {round}: {error}, and it is as before; lower fedgen.lr")
             return
         self.counts = counts
-        self.record("server_macs", self.server_macs)
-
-    @property
-    def server_macs(self) -> float:
-        """MACs of the server's training in a round; gradients with regard to the head are not taken."""
-        p = self.params
-        head = 2.0 * self.head["weight"].numel()
-        generator = loaded_generator(self.generator, self.task.num_classes)
-        return p.steps * p.batch_size * (TRAINING_FACTOR * generator.macs + head)
-
-    def results(self) -> dict[str, Any]:
-        """Report figures by type, and the server's MACs."""
-        return {**super().results(), "server_macs": len(self.history) * self.server_macs}
 
     def server_bytes(self) -> int:
         """Bytes of the generator."""

@@ -1,0 +1,49 @@
+"""MacCounter against numbers worked out by hand."""
+
+import torch
+from torch import nn
+
+from fedscale_ext.util.macs import MacCounter
+from fedscale_ext.util.threads import in_threads
+
+
+def test_products_and_convolutions_count_forward_and_backward():
+    counter = MacCounter()
+    weight = torch.ones(3, 4, requires_grad=True)
+    x = torch.ones(5, 3)
+    with counter.counting():
+        (x @ weight).sum().backward()
+    assert counter.read() == 2 * 5 * 3 * 4  # x needs no gradient
+    assert counter.read() == 0
+
+
+def test_a_depthwise_convolution_counts_its_groups_once():
+    counter, layer = MacCounter(), nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False)
+    with counter.counting():
+        layer(torch.ones(2, 6, 8, 8)).sum().backward()
+    assert counter.read() == 2 * (2 * 6 * 8 * 8 * 9)
+
+
+def test_composite_layers_count_in_inference_mode_too():
+    counter, layer = MacCounter(), nn.Linear(7, 3)
+    with counter.counting(), torch.inference_mode():
+        layer(torch.ones(2, 7))
+    assert counter.read() == 2 * 7 * 3
+
+
+def test_what_other_threads_do_for_the_block_counts_and_nothing_else():
+    counter = MacCounter()
+    a, b = torch.ones(2, 3), torch.ones(3, 4)
+    a @ b
+    with counter.counting():
+        results = in_threads(range(5), lambda factor: factor * (a @ b), 2)
+    in_threads(range(5), lambda factor: factor * (a @ b), 2)
+    assert counter.read() == 5 * 2 * 3 * 4
+    assert [float(result[0, 0]) for result in results] == [0.0, 3.0, 6.0, 9.0, 12.0]
+
+
+def test_a_counter_that_is_off_counts_nothing():
+    counter = MacCounter(on=False)
+    with counter.counting():
+        torch.ones(2, 3) @ torch.ones(3, 4)
+    assert counter.read() is None
