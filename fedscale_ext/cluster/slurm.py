@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ from fedscale_ext.util.token import BYTES, write_token
 
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 _FOLDER = "slurm"  # below a job's, or a sweep's
+# states of a job that Slurm has not done with, as squeue calls them
+_IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
 _LOOK_S = 0.2
 _ADDRESS_S = 300.0  # longest wait of a task for the first one
 
@@ -50,7 +52,7 @@ def submit(
     queue = _Queue(config, executor, hours, options)
     if idle := idle_keys(config):
         display.notice(idle)
-    with jobs.claim(name):
+    with _claim(name):
         job = _new_job(config, overrides, display, resume=resume, resume_from=resume_from)
         if job is None:
             return 0
@@ -84,7 +86,7 @@ def submit_sweep(
     with contextlib.ExitStack() as claims:
         claims.enter_context(sweeps.claim(name))
         for point in plan.points:
-            claims.enter_context(jobs.claim(point.name))
+            claims.enter_context(_claim(point.name))
         before = sweeps.read(name) if resume else None
         folders = dict(before.runs) if before is not None else {}
         new = []
@@ -115,6 +117,19 @@ def _checked(config: JobConfig) -> JobConfig:
     _shape(config)
     preparation.check_inputs(config)
     return config
+
+
+@contextlib.contextmanager
+def _claim(name: str) -> Iterator[None]:
+    """Hold a job's name as drivers do; UserError if the job is in Slurm's queue, where nobody holds it."""
+    with jobs.claim(name):
+        last = jobs.read(name)
+        if last is not None and last.status == "queued" and (its := state(last)) in _IN_QUEUE:
+            raise UserError(
+                f"job {name} is in Slurm's queue already ({its}); take it out with `fedscale driver stop {name}`, or "
+                "set another job_name"
+            )
+        yield
 
 
 def _new_job(
@@ -174,7 +189,14 @@ def state(job: jobs.Job) -> str:
     """State of a queued job as Slurm reports it, or that it has finished."""
     if (job.log_dir / "summary.json").is_file():
         return "finished"
-    return str(_queued(job).state).lower()
+    queued = _queued(job)
+    assert job.cluster is not None
+    if job.cluster["executor"] == "slurm":  # submitit asks sacct, which clusters without accounting do not have
+        squeue = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job.cluster['slurm']}"]
+        states = subprocess.run(squeue, capture_output=True, text=True).stdout.split()
+        if states:  # else it has ended so long ago that the queue forgot it
+            return states[0].lower()
+    return str(queued.state).lower()
 
 
 def cancel(job: jobs.Job) -> None:

@@ -33,10 +33,11 @@ def queue(job_file: Path, *overrides: str, executor: str = "slurm", **more) -> i
 
 
 def fake_queue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """sbatch and its kin, which take a script and run nothing."""
+    """sbatch and its kin, which take a script and run nothing; there is no accounting."""
+    answers = {"sbatch": "echo Submitted batch job 12", "squeue": "echo PENDING", "sacct": "exit 1"}
     for program in ("sbatch", "srun", "squeue", "sacct", "scancel"):
         path = folder / program
-        path.write_text(f'#!/bin/sh\necho {program} "$@" >> {folder}/calls\necho Submitted batch job 12\n')
+        path.write_text(f'#!/bin/sh\necho {program} "$@" >> {folder}/calls\n{answers.get(program, "true")}\n')
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
@@ -58,8 +59,23 @@ def test_the_script_asks_for_what_the_configuration_says(here, job_file, monkeyp
     assert (folder / "token").read_text().strip() not in script.read_text() + (folder / "plan.json").read_text()
     words = json.loads((folder / "plan.json").read_text())["words"]
     assert len(words) == 7 and f"--token_file={folder}/token" in words["executor 6"]
+    assert slurm.state(job) == "pending"
     slurm.cancel(job)
     assert "scancel" in (here / "bin/calls").read_text()
+
+
+def test_a_job_that_waits_or_runs_is_not_queued_again(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    words = ('worker_ips=["a:[1]"]', f"log_path={here}/out")
+    queue(job_file, *words)
+    for again in ({}, {"resume": True}):
+        with pytest.raises(UserError, match=r"job tiny is in Slurm's queue already \(pending\); take it out with"):
+            queue(job_file, *words, **again)
+    queue_sweep(job_file, *words)
+    with pytest.raises(UserError, match="job tiny-batch_size_5-s1 is in Slurm's queue already"):
+        queue_sweep(job_file, *words, resume=True)
+    assert (here / "bin/calls").read_text().count("sbatch") == 2
 
 
 def said(job: jobs.Job) -> str:
