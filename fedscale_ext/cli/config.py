@@ -36,7 +36,7 @@ def list_presets(
     Example: fedscale config list data
     """
     from fedscale_ext.config.presets import data_presets, method_preset, setting_title, startable_methods
-    from fedscale_ext.driver.tables import console, print_table
+    from fedscale_ext.driver.tables import console, print_entries, print_table
 
     out = console()
     if kind != Kind.data:
@@ -46,8 +46,9 @@ def list_presets(
     if kind is None:
         out.print()
     if kind != Kind.methods:
-        rows = [[name, preset.title, setting_title(preset), preset.get[0]] for name, preset in data_presets().items()]
-        print_table(out, ["data", "what it is", "setting", "how to get it"], rows, sentences=True)
+        presets = data_presets().items()
+        entries = [(name, [preset.title, setting_title(preset), preset.get[0]]) for name, preset in presets]
+        print_entries(out, ("data", "what it is, setting, how to get it"), entries)
 
 
 @app.command()

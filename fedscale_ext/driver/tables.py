@@ -1,7 +1,10 @@
 """Tables for people in a terminal and for programs in a pipe."""
 
 import os
+import re
+import textwrap
 from collections.abc import Sequence
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -37,6 +40,31 @@ def print_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str
     for row in [titles, *rows]:
         line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_entries(
+    out: Console, titles: tuple[str, str], entries: Sequence[tuple[str, Sequence[str]]], *, width: int = 100
+) -> None:
+    """Names, and beside each of them its lines below one another, in at most ``width`` columns, in a pipe as well.
+
+    A line that begins with ``fedscale`` is a command. A long one goes on after a backslash and can be copied.
+    """
+    width = min(width, out.width) if out.is_terminal else width
+    margin = max(len(name) for name, _ in [titles, *entries]) + 2
+    for name, lines in [(titles[0], [titles[1]]), *entries]:
+        wrapped = [part for line in lines for part in _wrapped(line, width - margin)]
+        for label, part in zip([name, *[""] * (len(wrapped) - 1)], wrapped, strict=True):
+            out.print(f"{label:<{margin}}{part}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _wrapped(line: str, room: int) -> list[str]:
+    """Split a line at spaces into parts of at most ``room`` columns."""
+    wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+    if not line.startswith("fedscale "):
+        return wrap(line, room)
+    unsplit = re.sub(r"( --?[\w-]+) (?=[^-])", "\\1\xa0", line)  # an option stays with its value
+    *first, last = [part.replace("\xa0", " ") for part in wrap(unsplit, room - len(" \\"), subsequent_indent="  ")]
+    return [*(f"{part} \\" for part in first), last]
 
 
 def _widen_last(table: Table, titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.config.job_config import load_config
-from fedscale_ext.config.presets import data_presets, render, startable_methods
+from fedscale_ext.config.presets import data_presets, render, setting_title, startable_methods
 from fedscale_ext.driver import jobs, sweeps
 
 from .conftest import FAKES
@@ -21,7 +21,8 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 def test_list_has_every_preset(call) -> None:
     code, out, err = call("config", "list")
     assert (code, err) == (0, "")
-    first = {line.split()[0] for line in out.splitlines() if line}
+    first = {line.split()[0] for line in out.splitlines() if line and not line.startswith(" ")}
+    assert max(map(len, out.splitlines())) <= 100
     assert first == {"method", *startable_methods(), "data", *data_presets()}
 
 
@@ -33,8 +34,9 @@ def test_list_has_one_kind(call, kind: str, named: str, other: str) -> None:
 
 def test_data_are_listed_with_the_command_that_gets_them(call) -> None:
     _, out, _ = call("config", "list", "data")
-    (line,) = [line for line in out.splitlines() if line.startswith("svhn ")]
-    assert "fedscale dataset import path/to/svhn --data-set svhn" in line
+    joined = " ".join(out.replace("\\\n", " ").split())
+    for name, preset in data_presets().items():
+        assert f"{name} {preset.title} {setting_title(preset)} {preset.get[0]}" in joined
 
 
 def test_show_prints_the_file_or_writes_it(call, folder: Path) -> None:

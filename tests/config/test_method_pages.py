@@ -38,3 +38,34 @@ def test_blocks_are_told_apart() -> None:
 def test_a_block_of_an_unknown_method_is_refused() -> None:
     with pytest.raises(UserError, match="fedporx"):
         with_hyperparameters(PAGE.format("fedporx"))
+
+
+def test_what_methods_share_stands_once_and_not_in_their_own_blocks() -> None:
+    shared = PAGE.replace("of {}", "shared by lgfedavg fedproto")
+    page = with_hyperparameters(shared + PAGE.format("lgfedavg") + PAGE.format("fedproto") + PAGE.format("fd"))
+    entries = re.findall(r"^- \*\*`(\S+)`\*\*", page, re.M)
+    common = [f"METHOD.{name}" for name in ("types", "groups", "ranges", "representation")]
+    assert entries == [
+        *common,
+        "fedproto.weight",
+        "fedproto.predict",
+        "fd.types",
+        "fd.groups",
+        "fd.ranges",
+        "fd.weight",
+    ]
+    assert page.count("None of its own.") == 1
+    assert with_hyperparameters(page) == page
+    assert blocks(page) == ["lgfedavg", "fedproto", "fd"]
+
+
+def test_a_second_shared_block_adds_what_the_first_lacks() -> None:
+    first, second = (PAGE.replace("of {}", f"shared by {names}") for names in ("fd lgfedavg fedgh", "lgfedavg fedgh"))
+    page = with_hyperparameters(first + second)
+    entries = re.findall(r"^- \*\*`METHOD\.(\S+)`\*\*", page, re.M)
+    assert entries == ["types", "groups", "ranges", "representation"]
+
+
+def test_a_hyperparameter_with_another_default_is_not_shared() -> None:
+    page = with_hyperparameters(PAGE.replace("of {}", "shared by fedproto fedtgp"))
+    assert "`METHOD.predict`" in page and "`METHOD.weight`" not in page
