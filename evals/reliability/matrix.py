@@ -92,9 +92,9 @@ def page(lines: list[tuple[str, str, int, int]], seconds: float) -> str:
 
 `python -m evals.reliability.matrix`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores of {model_name()}.
 
-**{equal} of {tried}** jobs, in each of which one process was killed by SIGKILL at one step and restarted by
-`--supervise`, ended bitwise equal to the undisturbed one: final weights, virtual clock, metrics but wall times,
-internals, and each client's figures. FedTrans, 4 rounds, 2 executors; a step that recurs strikes in rounds
+In each job, SIGKILL killed one process at one step, and `--supervise` restarted it. **{equal} of {tried}** jobs ended
+bitwise equal to the undisturbed one. Compared were final weights, virtual clock, metrics but wall times, internals, and
+each client's figures. FedTrans, 4 rounds, 2 executors; a step that recurs strikes in rounds
 {" and ".join(map(str, ROUNDS))}. An undisturbed job takes {seconds:.0f} s.
 
 | process | killed at | equal |

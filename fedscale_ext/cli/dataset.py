@@ -12,7 +12,6 @@ from fedscale_ext.cli.dataset_options import (
     Force,
     Format,
     FormatOptions,
-    Out,
     OutputOptions,
     PartitionOptions,
     Seed,
@@ -189,7 +188,9 @@ def _format(source: Path) -> Format:
 @app.command()
 def synthesize(
     what: Annotated[str, typer.Argument(metavar="NAME", help="What to generate: femnist or digits.")],
-    out: Out = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME_generated")
+    ] = None,
     writers: Annotated[int, typer.Option(help="Writers, each a client.")] = 200,
     samples_per_class: Annotated[
         int | None, typer.Option(help="Samples of each character per writer.", show_default="2, for digits 12")

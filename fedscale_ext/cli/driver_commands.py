@@ -118,8 +118,8 @@ def submit(
 ) -> None:  # fmt: skip
     """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
 
-    Host keys must be known and a key must open every host without a password; all hosts are checked for
-    the same code, versions and data before anything starts. Results are brought here. Exit codes are start's.
+    Host keys must be known, and a key must open every host without a password. Before anything starts, all hosts
+    are checked for the same code, versions and data. Results are brought here. Exit codes are start's.
 
     With --seeds or --grid a sweep, as `driver start` has it: the jobs run on these machines in turn, or
     --at-once N side by side.

@@ -22,7 +22,7 @@ Jobs = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB...",
-        help="Five jobs, the arm of a sweep that has them, or their log folders.",
+        help="Five jobs, their name in a sweep without the seed, or their log folders.",
         autocompletion=complete.jobs_and_arms,
     ),
 ]

@@ -110,8 +110,8 @@ FEDSCALE_MEANINGS = {
     "num_participants": "Clients of a round.",
     "overcommitment": "Select this many times `num_participants`, and keep the fastest by the virtual clock. "
     "With 1.0, no client is dropped.",
-    "sample_mode": "Choice of participants among the clients that are online. `random` draws them alike; `oort` and "
-    "`pyramidfl` prefer useful and fast ones.",
+    "sample_mode": "Choice of participants among the clients that are online. `random` draws them with equal "
+    "probability; `oort` and `pyramidfl` prefer useful and fast ones.",
     "exploration_factor": "Share of the participants that have never trained, in the first round.",
     "exploration_decay": "Factor of that share in each round.",
     "exploration_min": "Least value of that share.",
