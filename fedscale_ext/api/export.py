@@ -39,8 +39,8 @@ class Exported:
     Attributes:
         path: The file.
         model: Key of the model.
-        samples: Samples that both the file and the network ran on; test samples where the data are there, else noise.
-        real: Whether these were test samples.
+        samples: Samples that both the file and the network ran on: test samples, or noise.
+        why_noise: Why they were noise; empty for test samples.
         difference: Largest difference of a logit, in parts of the largest one.
         right: Share of the test samples of the clients whom the job serves the model that the file gets right, in
             [0, 1]. None without data.
@@ -51,7 +51,7 @@ class Exported:
     path: Path
     model: str
     samples: int
-    real: bool
+    why_noise: str
     difference: float
     right: float | None
     reached: float | None
@@ -86,8 +86,8 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
         client: Name of a client.
 
     Raises:
-        UserError: If the model is not one file's: unknown, a client's own, an ensemble; if packages are missing; if the
-            network cannot be exported; or if the file computes something else.
+        UserError: If the model is not one file's: unknown, a client's own, an ensemble; if it was never trained; if
+            packages are missing; if the network cannot be exported; or if the file computes something else.
 
     """
     runtime = _packages()
@@ -98,16 +98,16 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
     content = _onnx(network, shape, about)
     served = _served(job, key)
     tests = _test_samples(job, served)
-    samples = _noise(shape) if tests is None else tests[0]
+    samples = _noise(shape) if isinstance(tests, str) else tests[0]
     answers = _answers_of_file(runtime, content, samples)
     difference = _difference(answers, _answers_of_network(network, samples))
     if not difference <= TOLERANCE:
         raise UserError(f"the exported network computes something else than {key}: logits differ by {difference:.1e}")
     write_atomic(out, content)
-    if tests is None:
-        return Exported(out, key, len(samples), False, difference, None, None)
+    if isinstance(tests, str):
+        return Exported(out, key, len(samples), tests, difference, None, None)
     right = float((answers.argmax(1) == tests[1]).mean())
-    return Exported(out, key, len(samples), True, difference, right, _reached(job, served))
+    return Exported(out, key, len(samples), "", difference, right, _reached(job, served))
 
 
 def _network(job: LoadedJob, key: str) -> tuple[nn.Module, tuple[int, int, int], int]:
@@ -120,16 +120,15 @@ def _network(job: LoadedJob, key: str) -> tuple[nn.Module, tuple[int, int, int],
     return whole, spec["input_shape"], spec["num_classes"]
 
 
-def _test_samples(job: LoadedJob, clients: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the clients' test samples, float32 [n, C, H, W], and their labels, int64 [n].
-
-    None where there are none, or where the data are not there any more or are others.
-    """
+def _test_samples(job: LoadedJob, clients: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | str:
+    """Return the clients' test samples, float32 [n, C, H, W], and their labels, int64 [n]; or why there are none."""
     data = job_data(job)
-    if data is None or not clients:
-        return None
-    rows = np.concatenate([data.test_rows(client) for client in clients])
-    return (np.asarray(data.x[rows], dtype=np.float32), data.y[rows]) if len(rows) else None
+    if data is None:
+        return "the data of the job are not there"
+    rows = np.concatenate([data.test_rows(client) for client in clients]) if clients else np.zeros(0, dtype=np.int64)
+    if not len(rows):
+        return "no client with test samples is served this model"
+    return np.asarray(data.x[rows], dtype=np.float32), data.y[rows]
 
 
 def _noise(shape: Sequence[int]) -> np.ndarray:
@@ -161,26 +160,38 @@ def _packages() -> Any:
 
 def _chosen(job: LoadedJob, model: str | None, client: str | None) -> str:
     keys = [str(each["key"]) for each in job.summary["models"]]
+    untrained = _initial(job)
     if model is not None:
         if model not in keys:
             raise UserError(f"{job.name} has no model {model!r}{meant_or_known(model, keys)}")
+        if model in untrained:
+            raise UserError(f"model {model} of {job.name} has its initial weights: clients keep models of their own, "
+                            "which `fedscale predict` uses")  # fmt: skip
         return model
     if client is None:
         if len(keys) > 1:
             raise UserError(f"{job.name} has {len(keys)} models: name one by --model or a client by --client; "
                             f"it has {', '.join(keys[:10])}")  # fmt: skip
-        return keys[0]
+        return _chosen(job, keys[0], None)
     number = job.client_number(client)
     if job.evaluation is None:
         raise UserError(f"{job.name} has not tested client {client!r}")
     served = job.evaluation.serve[number - 1]
     if is_personal(served):
-        raise UserError(f"client {client} has a personal model, which is not among the job's models: name one of "
-                        f"these by --model; they are {', '.join(keys[:10])}")  # fmt: skip
+        trained = ", ".join([key for key in keys if key not in untrained][:10])
+        others = f"name one of these by --model; they are {trained}" if trained else "`fedscale predict` uses it"
+        raise UserError(f"client {client} has a personal model, which is not among the job's models: {others}")
     if len(members(served)) > 1:
         raise UserError(f"client {client} is served an ensemble of {served.replace('+', ', ')}: export them one by one "
                         "by --model")  # fmt: skip
     return served
+
+
+def _initial(job: LoadedJob) -> set[str]:
+    """Keys of the models that nobody trained: clients began with them and keep models of their own."""
+    serve = job.evaluation.serve if job.evaluation is not None else ()
+    personal = {members(served)[0] for served in serve if is_personal(served)}
+    return {str(each["key"]) for each in job.summary["models"] if each.get("version") == 0 and each["key"] in personal}
 
 
 def _onnx(network: nn.Module, shape: Sequence[int], about: dict[str, str]) -> bytes:

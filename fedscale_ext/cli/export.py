@@ -43,7 +43,7 @@ def export(
         done = written(loaded, out, model, client)
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from None
-    on = "test samples" if done.real else "random samples (the data of the job are not there)"
+    on = f"random samples ({done.why_noise})" if done.why_noise else "test samples"
     print(f"model   {done.model} of {loaded.name}")
     print(f"equal   logits of {done.samples:,} {on} differ by at most {done.difference:.1e} of the largest")
     if done.right is not None:

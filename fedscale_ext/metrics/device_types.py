@@ -56,8 +56,10 @@ def device_type_figures(
     mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
     first = first or usual
     phases = usual, first, opening or first
+    settled_index = settled(mean)
+    last = tested[settled_index].round if settled_index is not None else 0
     types = [
-        {"type": name, **_of_type(records, tested, curves[:, index], type_of_client == index, phases)}
+        {"type": name, **_of_type(records, tested, curves[:, index], type_of_client == index, phases, last)}
         for index, name in enumerate(names)
     ]
     at_the_end = {} if kept_share is None else {"kept_share": kept_share}
@@ -67,8 +69,6 @@ def device_type_figures(
     for name, values in at_the_end.items():
         for number, row in enumerate(types):
             row[name] = _mean(values[type_of_client == number])
-    settled_index = settled(mean)
-    last = tested[settled_index].round if settled_index is not None else 0
     all_types = {
         "type": "all",  # means over all devices; of traffic and transmission the sum over the types
         "clients": len(type_of_client),
@@ -112,9 +112,11 @@ def _of_type(
     curve: np.ndarray,
     mine: np.ndarray,
     phases: tuple[Participation, Participation, Participation],
+    untested_last: int,
 ) -> dict[str, Any]:
+    """Figures of one type; its costs until it settled, or until round ``untested_last`` where nobody of it is tested."""
     settled_index = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
-    last = tested[settled_index].round if settled_index is not None else 0
+    last = tested[settled_index].round if settled_index is not None else untested_last
     taken, opened = (np.zeros(len(mine), dtype=np.int64) for _ in range(2))
     for record in records:
         if record.round <= last:
@@ -132,7 +134,7 @@ def _of_type(
         "clients": clients,
         "accuracy": float(curve[-1]) if len(curve) else None,
         "curve": [[record.round, float(value)] for record, value in zip(tested, curve, strict=True)],
-        "settled_round": last or None,
+        "settled_round": last if settled_index is not None else None,
         "settled_accuracy": float(curve[settled_index]) if settled_index is not None else None,
         "one_way_mb": _one_way(phases[0], mine) * last / MB,
         "traffic_mb": total("bytes") / MB,

@@ -313,8 +313,6 @@ class MultiModelAggregator(MethodHooks):
 
     def evaluate_at_the_end(self, record: RoundRecord) -> None:
         """The tests of the final models that the job asks for, beside those of every evaluation."""
-        if (untrained := untrained_notice(record, self.history)) is not None:
-            self.notice(untrained)
         run_final_tests(record, self.dispatcher, self.config.job, self.watch, self.next_items)
 
     def _record_of(
@@ -366,7 +364,9 @@ class MultiModelAggregator(MethodHooks):
 
     def _finish(self, stopped: str | None) -> dict[str, Any]:
         """Write and announce the job's results; returns the summary."""
-        if (sentence := end_notice(self.history, self.records.header["floor"], self.config)) is not None:
+        # only now: a checkpoint has the notices before it, and the job may be resumed for more rounds
+        end = end_notice(self.history, self.records.header["floor"], self.config)
+        for sentence in filter(None, (untrained_notice(self.history), end)):
             self.notice(sentence)
         result = JobResult(
             history=self.history,

@@ -63,12 +63,12 @@ def round_event(record: RoundRecord, rounds: int, phase: str) -> dict[str, Any]:
     }
 
 
-def untrained_notice(record: RoundRecord, history: Sequence[RoundRecord]) -> str | None:
+def untrained_notice(history: Sequence[RoundRecord]) -> str | None:
     """Return a notice about clients with personal models that are tested without having trained; None for none."""
-    evaluation = record.evaluation
+    evaluation = history[-1].evaluation if history else None
     if evaluation is None or not any(map(is_personal, evaluation.serve)):
         return None
-    trained = {client for each in (*history, record) for client in each.participants}
+    trained = {client for each in history for client in each.participants}
     tested = np.flatnonzero(evaluation.count > 0) + 1
     untrained = len(set(tested.tolist()) - trained)
     if not untrained:

@@ -31,7 +31,7 @@ def trained(job_file: Path, **keys: object) -> LoadedJob:
 def test_the_file_gets_right_what_the_job_got_right(job_file: Path, tmp_path: Path) -> None:
     job = trained(job_file)
     done = export(job, tmp_path / "a" / "m.onnx")
-    assert done.real and done.model == "global" and done.difference < 1e-5
+    assert done.why_noise == "" and done.model == "global" and done.difference < 1e-5
     assert done.right == pytest.approx(done.reached) and done.samples == job.evaluation.count.sum()
     session = onnxruntime.InferenceSession(str(done.path))
     (given,), (answered,) = session.get_inputs(), session.get_outputs()
@@ -46,7 +46,7 @@ def test_without_the_data_noise_tells_whether_it_computes_the_same(job_file: Pat
     job = trained(job_file)
     job.header["config"]["data_dir"] = str(tmp_path / "gone")
     done = export(job, tmp_path / "m.onnx")
-    assert not done.real and done.right is done.reached is None and done.difference < 1e-5
+    assert done.why_noise == "the data of the job are not there" and done.right is done.reached is None and done.difference < 1e-5
 
 
 @pytest.mark.second_tier
@@ -91,6 +91,24 @@ def test_the_model_is_named_where_there_are_several(job_file: Path, tmp_path: Pa
             exporting._chosen(job, None, name)
 
 
+def test_a_model_that_only_began_the_clients_own_is_not_written(job_file: Path, tmp_path: Path) -> None:
+    job = trained(job_file, method="local")
+    (key,) = (str(each["key"]) for each in job.summary["models"])
+    for asked in ({"model": key}, {}):
+        with pytest.raises(UserError, match=f"model {key} of tiny has its initial weights: clients keep models"):
+            export(job, tmp_path / "m.onnx", **asked)
+    with pytest.raises(UserError, match="has a personal model, .*: `fedscale predict` uses it"):
+        export(job, tmp_path / "m.onnx", client=job.clients.names[0])
+
+
+@pytest.mark.second_tier
+def test_a_model_without_tested_clients_says_so(job_file: Path, tmp_path: Path) -> None:
+    job = trained(job_file)
+    job.__dict__["evaluation"] = replace(job.evaluation, serve=("other",) * len(job.evaluation.serve))
+    done = export(job, tmp_path / "m.onnx", model="global")
+    assert done.why_noise == "no client with test samples is served this model" and done.right is None
+
+
 def test_packages_that_are_missing_are_named(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
     with pytest.raises(UserError, match=r"pip install 'fedscale_ext\[export\]'"):
@@ -106,7 +124,7 @@ def test_a_network_with_exits_answers_as_the_clients_were_tested(
     served = dict(zip(job.clients.names, job.evaluation.serve, strict=True))
     name, key = next((name, key) for name, key in served.items() if key == str(job.summary["models"][0]["key"]))
     done = export(job, tmp_path / "m.onnx", client=name)
-    assert done.real and done.model == key and done.right == pytest.approx(done.reached)
+    assert done.why_noise == "" and done.model == key and done.right == pytest.approx(done.reached)
     session = onnxruntime.InferenceSession(str(done.path))
     (answered,) = session.get_outputs()
     assert len(answered.shape) == 2 and answered.shape[1] == 62

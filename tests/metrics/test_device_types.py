@@ -69,6 +69,20 @@ def test_figures_by_type() -> None:
     assert small["modelled_energy_j"] == (20 + 40) / 2 + 100
 
 
+def test_a_type_that_is_never_tested_counts_until_the_job_settled() -> None:
+    """It has trained and sent all the same."""
+    records = [
+        replace(record(number), evaluation=evaluation(number, [0.3 * number], untested=1), participants=[1, 2])
+        for number in (1, 2, 3)
+    ]
+    each = np.full(2, 1e6)
+    usual = Participation(each, 2 * each, np.array([1.0, 5.0]), np.array([10.0, 50.0]))
+    tested, untested, every = device_type_figures(records, np.array([0, 1]), ["tested", "untested"], usual)["types"]
+    assert (tested["settled_round"], untested["settled_round"], every["settled_round"]) == (3, None, 3)
+    assert (untested["traffic_mb"], untested["time_s"], untested["modelled_energy_j"]) == (6.0, 15.0, 150.0)
+    assert untested["one_way_mb"] == 3.0 and every["traffic_mb"] == tested["traffic_mb"] + 6.0
+
+
 def test_the_jobs_first_round_has_a_cost_of_its_own() -> None:
     participants = [[1, 2], [1, 3], [1, 2, 3]]
     records = [

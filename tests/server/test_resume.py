@@ -17,6 +17,7 @@ from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import files, lines
 from fedscale_ext.models.files import configured_spec
+from fedscale_ext.report.loading import load_job
 from fedscale_ext.server import checkpoint, hooks
 from fedscale_ext.util.code_digest import code_digest
 
@@ -68,6 +69,41 @@ def test_the_last_checkpoints_are_kept_and_an_earlier_one_can_be_taken(
     assert checkpoints(job_file) == [3, 4, 5]
     summary = json.loads((log_dir(job_file) / "summary.json").read_text())
     assert summary["resumed"] == [{"after_round": 3, "code_changed": False}]
+
+
+def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures are those of the rounds so far, not those of its earlier end."""
+    run(job_file, rounds=2)
+    assert load_job(log_dir(job_file)).finished
+    evolve = FedYogiAggregator.evolve
+
+    def interrupted(self: FedYogiAggregator, round: int) -> None:
+        if round == 5:
+            raise KeyboardInterrupt
+        evolve(self, round)
+
+    monkeypatch.setattr(FedYogiAggregator, "evolve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(job_file, rounds=9, resume=True)
+    job = load_job(log_dir(job_file))
+    assert not job.finished and job.state == "round 4 of 9, tested after round 3"
+    assert job.summary["rounds"] == 4 and job.summary["accuracy"]["round"] == 3
+    monkeypatch.setattr(FedYogiAggregator, "evolve", evolve)
+    run(job_file, rounds=9, resume=True)
+    assert load_job(log_dir(job_file)).finished
+
+
+def test_the_count_of_untrained_clients_is_that_of_the_end(job_file: Path) -> None:
+    keys = {"method": "local", "eval_interval": 1, "num_participants": 1}
+    untrained = "of 6 tested clients never trained"
+    run(job_file, rounds=1, **keys)
+    before = json.loads((log_dir(job_file) / "summary.json").read_text())["notices"]
+    run(job_file, rounds=4, resume=True, **keys)
+    after = json.loads((log_dir(job_file) / "summary.json").read_text())
+    (first,), (second,) = ([each for each in told if untrained in each] for told in (before, after["notices"]))
+    assert first.startswith("5 ") and second.startswith(f"{6 - after['clients']['took_part']} ")
 
 
 def test_a_checkpoint_is_not_continued_with_lines_that_changed(job_file: Path) -> None:

@@ -101,7 +101,8 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
     def _hand_out(self, round: int) -> Tensor:
         """Set what clients learn from in a round, and return the rows whose logits they report, int64 [rows]."""
         rows = self.answer_rows(round)
-        more: dict[str, Tensor] = {} if self.public.labels is None else {"labels": self.public.labels}
+        labels = self._sent_labels
+        more: dict[str, Tensor] = {} if labels is None else {"labels": labels}
         if len(self.rows):
             more |= {"rows": self.rows, "target": self.target}
         self.ask(rows, **more)
@@ -126,8 +127,14 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     @property
     def _download(self) -> int:
-        """Bytes of the public samples and their labels."""
-        return self.public.x.nbytes + (self.public.labels.nbytes if self.public.labels is not None else 0)
+        """Bytes of the public samples, and of their labels where clients learn from these."""
+        labels = self._sent_labels
+        return self.public.x.nbytes + (0 if labels is None else labels.nbytes)
+
+    @property
+    def _sent_labels(self) -> Tensor | None:
+        phases = [*self.phases(first=True), *self.phases(first=False)]
+        return self.public.labels if any("labels" in phase["loss"] for phase in phases) else None
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Make the participants' logits the next target. There are no means of models that never met."""

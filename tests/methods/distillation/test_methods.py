@@ -93,6 +93,15 @@ def test_fedgems_tells_what_its_server_says_after_learning(tmp_path: Path) -> No
     assert float((found.target.argmax(-1) == found.public.labels).double().mean()) > before
 
 
+def test_labels_of_public_samples_travel_only_where_clients_learn_from_them(tmp_path: Path) -> None:
+    for method, sent in (("fedmd", True), ("fedgems", True), ("dsfl", False)):
+        found = made(method, tmp_path / method)
+        x, labels = found.public.x.nbytes, found.public.labels.nbytes
+        (item,) = found.assign(1, np.array([2]))
+        assert item.bytes == x + sent * labels
+        assert ("labels" in found.shared.tensors) is sent
+
+
 def test_fedgems_needs_labels(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="fedgems needs labels of the public data, which are 12 samples of noise"):
         made("fedgems", tmp_path, labels=False)
