@@ -118,7 +118,7 @@ def test_arms_that_are_not_named_stay_as_not_run(
     rows = rows_of(elsewhere["results"])
     assert [row["label"] for row in rows] == ["FedTrans", "largest", "middle", "absent"]
     assert [row["seeds"] for row in rows] == [[1], [1], [], []]
-    assert "\nNot run: middle, absent.\n" in text
+    assert "\nNot run: `middle`, `absent`.\n" in text
     assert "--seeds 1 --arms largest FedTrans --set=batch_size=5\n" in text
     for arms, said in (["none"], "there is no arm 'none'; there are 'FedTrans'"), (["middle"], "model of 'FedTrans'"):
         with pytest.raises(SystemExit, match=said):
