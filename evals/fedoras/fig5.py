@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
     [with_twins(data) for data in ("cifar10-h0.1", "cifar100-h0.1", "speech12", "shakespeare")],
     (AVERAGE, FOUND, TUNED, AVERAGE_TEXT, FOUND_TEXT, TUNED_TEXT),
     stages,
-    note="The training loss is the mean over a round's clients and the paths that they drew; scores are shares of "
+    note="The training loss is the mean over a round's clients and the paths that they drew. Scores are shares of "
     "validation samples, fine-tuned accuracies of test samples.",
     rows=summaries,
 )

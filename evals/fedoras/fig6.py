@@ -83,11 +83,11 @@ EXPERIMENT = Experiment(
              compare_rankings=True, val_fraction=1.0, finetune_rounds=0)],
     (TAU, TAU_ABLE),
     costs,
-    note="Each generation of the search is sent to rounds of clients, who judge what their tier affords; the server "
-    "ranks the same paths on the validation samples of all clients and, beside, on those of the clients who can judge "
-    "them. Means over generations, and over tiers where none is named. At small scale 100 clients have ten validation "
-    "samples each: a round of ten clients ranks by a hundred samples, in steps of a point, in which many paths are "
-    "equal; and of the highest tier there are 25 clients, so that all have judged after three rounds.",
+    note="Each generation of the search is sent to rounds of clients, who judge what their tier affords. The server "
+    "ranks the same paths on the validation samples of all clients, and on those of the clients who can judge "
+    "them. Means are over generations, and over tiers where none is named. At small scale 100 clients have ten "
+    "validation samples each. So a round of ten clients ranks by a hundred samples, in steps of a point, in which "
+    "many paths are equal. The highest tier has 25 clients, so that all have judged after three rounds.",
     rows=by_rounds,
     orders=[Order(TAU, rounds_label(4), REQUIRED)],
 )  # fmt: skip

@@ -42,12 +42,12 @@ EXPERIMENT = Experiment(
     [arm for data in _PUBLISHED for arm in _arms(data)],
     (ACCURACY, PEAK, "TMACs", "network MB"),
     plots.bars(ACCURACY, PEAK),
-    note="Peak memory is that of a client's step: weights, gradients, momentum and what the backward pass needs, of "
-    "all operators at once (FedNAS) or of a path (FedorAS, its highest tier). The paper's FedNAS searches DARTS's "
-    "space, here it searches FedorAS's; at small scale for 20 of its 40 rounds, one epoch each. The learning rate of "
-    "its alphas is the published 0.0003, with which they hardly move in so few steps, and 0.02 in a row beside; where "
-    "there is no such row, FedNAS is older and has 0.02. FedorAS's accuracy is that of its best tier, as in the paper; "
-    "its TMACs and MB are those of all tiers, without rand-init.",
+    note="Peak memory is that of a client's step: weights, gradients, momentum and what the backward pass needs. It is "
+    "of all operators at once (FedNAS) or of a path (FedorAS, its highest tier). The paper's FedNAS searches "
+    "DARTS's space, here it searches FedorAS's; at small scale for 20 of its 40 rounds, one epoch each. The "
+    "learning rate of its alphas is the published 0.0003, with which they hardly move in so few steps. A further "
+    "row has 0.02. Where there is no such row, FedNAS is older and has 0.02. FedorAS's accuracy is that of its "
+    "best tier, as in the paper; its TMACs and MB are those of all tiers, without rand-init.",
     rows=best_tiers,
     orders=[*BEST, Order(ACCURACY, FEDORAS, FAST_ALPHAS)],
 )

@@ -31,8 +31,8 @@ EXPERIMENT = Experiment(
     (ACCURACY, PERSONAL, PERSONAL_SPREAD, "personalised %", PEAK, "TMACs"),
     plots.bars(ACCURACY),
     note="Twenty clients at Dirichlet 0.5, eight at 0.2; FedNAS's 81.2 % is of 16 clients. FedorAS has one tier of all "
-    "devices. SPIDER serves each client a network of its own; its accuracy here is that of the global one, `clients' "
-    "own` that of theirs, `personalised` after an epoch of each client's own.",
+    "devices. SPIDER serves each client a network of its own. Its accuracy here is that of the global one. "
+    "`clients' own` is that of the clients' networks, `personalised` that after an epoch of each client's own.",
     rows=best_tiers,
     orders=[Order(ACCURACY, FEDORAS, "FedNAS"), Order(ACCURACY, FEDORAS, SPIDER)],
 )  # fmt: skip

@@ -110,10 +110,11 @@ EXPERIMENT = Experiment(
     bars_of(ACCURACY),
     note="ZeroFL's MACs are those of the dense network; a step takes a tenth where devices skip zeros. The paper has "
     "FjORD on Shakespeare, too: no recurrent network here is cut by width. Oort and PyramidFL choose the "
-    "participants of FedAvg on a ResNet, as context. BatchNorm's running statistics are averaged with the weights, but "
-    "for FjORD, whose widths share weights and not statistics: they are measured for each width on clients' training "
-    "samples at the end. FjORD and ZeroFL train one epoch a round, FedorAS's supernet several. MMACs of FedorAS's "
-    "tiers are counted as its brackets are, with normalisation and activations: some per cent above products.",
+    "participants of FedAvg on a ResNet, as context. BatchNorm's running statistics are averaged with the "
+    "weights. FjORD's widths share weights and not statistics: these are measured for each width on clients' "
+    "training samples at the end. FjORD and ZeroFL train one epoch a round, FedorAS's supernet several. MMACs of "
+    "FedorAS's tiers are counted as its brackets are, with normalisation and activations: some per cent above "
+    "products.",
     rows=with_costs,
     orders=ABOVE_FJORD,
 )  # fmt: skip

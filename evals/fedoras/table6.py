@@ -63,10 +63,10 @@ EXPERIMENT = Experiment(
     arms(),
     (ACCURACY, PERPLEXITY, MMACS, KPARAMS, GAIN),
     bars_of(ACCURACY),
-    note="Accuracy, and perplexity (exp of the mean loss), over all test samples. Random weights train on "
-    "the clients of the tier and above, from the supernet's learning rate on, which falls to a tenth as a cosine "
-    "(text: by steps). The paper's perplexities are means of batches' over all 80 symbols, these are of the symbol "
-    "that follows them: `texts` counts all ways, and has the comparable one.",
+    note="Accuracy, and perplexity (exp of the mean loss), over all test samples. Random weights train on the clients "
+    "of the tier and above. They begin at the supernet's learning rate, which falls to a tenth as a cosine (text: "
+    "by steps). The paper's perplexities are means of batches' over all 80 symbols, these are of the symbol that "
+    "follows them. `texts` counts all ways, and has the comparable one.",
     rows=with_gains,
     orders=above(),
 )

@@ -100,9 +100,10 @@ EXPERIMENT = Experiment(
     [with_twins("shakespeare")],
     (ALL_BATCHES, ALL, ALL_CLIENTS, POOLED, BATCHES, CLIENTS, CLIENTS_STD, WORST_CLIENT),
     plots.bars(ALL_BATCHES, POOLED),
-    note="Of each symbol after those before it (`all symbols`; with the mean over batches, the paper's way), and of "
-    "the one after 80 others; all networks on all clients' test samples. The paper's Table 7 is 2.93 ± 1.01 (worst "
-    "8.43) with FedorAS and 3.07 ± 1.10 (8.36) from random weights, each client on its tier's network.",
+    note="Perplexities of all networks on all clients' test samples. `all symbols` is of each symbol after those "
+    "before it; its mean over batches is the paper's way. The other columns are of the symbol after 80 others. The "
+    "paper's Table 7 is 2.93 ± 1.01 (worst 8.43) with FedorAS and 3.07 ± 1.10 (8.36) from random weights, each client "
+    "on its tier's network.",
     rows=by_tier,
     orders=[Order(POOLED, tier_label(tier, RANDOM), tier_label(tier)) for tier in range(1, 6)],
 )

@@ -33,8 +33,8 @@ EXPERIMENT = Experiment(
     ("accuracy %", "TMACs", REACHED, TIMES),
     plots.curves,
     note="Equal numbers of rounds cost the methods different amounts, and bring them to different accuracies. The last "
-    "two columns compare at equal accuracy: what FedTrans had spent when a test first found it as accurate as the "
-    "row's method is in the end; – where it never was, on one seed or more.",
+    "two columns compare at equal accuracy. They show what FedTrans had spent when a test first found it as "
+    "accurate as the row's method is in the end. –: it never was, on one seed or more.",
     rows=with_cost_to_there,
 )
 

@@ -36,9 +36,9 @@ EXPERIMENT = Experiment(
     + _small_base("mnist-h0.5", "quarter", "nasbench201_mnist_quarter")
     + _small_base("mnist-h0.5", "eighth", "nasbench201_mnist_eighth"),
     plot=plots.bars("accuracy %", "TMACs", "participants / model"),
-    note="The number is that of participants. The base model is the smallest: `--set model=nasbench201_2x` and larger "
-    "ones show where it is large enough for the data; a half of its channels, a quarter and an eighth are too small "
-    "for it. The weakest device affords just the base, except with room: there it affords the one with all channels.",
+    note="The number is that of participants. The base model is the smallest. A half of its channels, a quarter and an "
+    "eighth are too small for the data; `--set model=nasbench201_2x` and larger ones show where it is large "
+    "enough. The weakest device affords just the base. With room, it affords the one with all channels.",
     orders=[
         Order(
             "accuracy %", f"FedTrans, 100, {width} of the channels", f"FedAvg, base model, 100, {width} of the channels"

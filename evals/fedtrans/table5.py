@@ -11,10 +11,10 @@ EXPERIMENT = Experiment(
     [fedtrans(), *anchors()],
     ("rounds", "training losses", "coordinator ms / round", "models", "accuracy %", "TMACs"),
     plots.bars("coordinator ms / round"),
-    note="The paper: client computation 0; client communication r p c, one training loss per update (r rounds, p "
-    "participants; `training losses`, counted: FedAvg's updates have it too, as rounds show a loss); coordinator "
-    "r (m n + 1) c + |W| c, for utilities, degree of convergence, transformations and soft aggregation, of which the "
-    "time is measured.",
+    note="The paper's costs, with r rounds and p participants: client computation 0; client communication r p c, one "
+    "training loss per update; coordinator r (m n + 1) c + |W| c. `training losses` are counted. FedAvg's updates "
+    "have them too, as rounds show a loss. The coordinator's time is that of utilities, degree of convergence, "
+    "transformations and soft aggregation.",
 )
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ EXPERIMENT = Experiment(
     COLUMNS,
     plots.by_round,
     note="FedProx with mu = 0.01. SCAFFOLD corrects steps of SGD, here with a learning rate of 0.01, so that HypeMeFed "
-    "with SGD stands beside it; with 0.05 accuracy jumps by tens of points, without SCAFFOLD too. The data are uneven, "
-    "where both are meant to help.",
+    "with SGD stands beside it. With 0.05, accuracy jumps by tens of points, without SCAFFOLD too. The data are "
+    "uneven, where both are meant to help.",
     orders=[
         Order(GLOBAL, more, less)
         for more, less in (

@@ -25,10 +25,10 @@ EXPERIMENT = Experiment(
     by_components(),
     (NORMALISED, MAE, *_BLOCKS, "step", "cosine", "norm", GLOBAL),
     plots.bars(NORMALISED, MAE),
-    note="Means over the last quarter of the rounds of |generated - trained| per weight, trained being the round's "
-    "mean over those who trained the layer; normalised, in parts of the mean size of trained weights, in which jobs "
-    "differ. Beside it the same of the layer at the round's start (old), and of the trained entries in random order. "
-    "step: |new - old| / |trained - old|; cosine: between these; norm: |generated| / |trained|.",
+    note="Means over the last quarter of the rounds of |generated - trained| per weight. trained: the round's mean "
+    "over those who trained the layer. normalised: in parts of the mean size of trained weights, in which jobs "
+    "differ. old: the same of the layer at the round's start. random order: the same of the trained entries, "
+    "permuted. step: |new - old| / |trained - old|; cosine: between these; norm: |generated| / |trained|.",
     rows=with_other_guesses,
     orders=ORDERS,
 )

@@ -55,8 +55,8 @@ EXPERIMENT = Experiment(
     ],
     COLUMNS,
     plots.by_round,
-    note="ResNet-18 on CIFAR-100 (at small scale with a quarter of its channels, on 3,600 pictures), and ten exits on "
-    "Fashion-MNIST with all singular components, whose published figures are those of section 5.4. With ten "
+    note="ResNet-18 on CIFAR-100 has a quarter of its channels and 3,600 pictures at small scale. The network of ten "
+    "exits on Fashion-MNIST has all singular components; its published figures are those of section 5.4. With ten "
     "exits, a row scales generated layers to the norm of trained ones, which is not in the paper.",
     orders=[*BETWEEN, Order(GLOBAL, OFF, SMALLEST), Order(GLOBAL, SCALED, HYPEMEFED), Order(GLOBAL, SCALED, OFF)],
 )

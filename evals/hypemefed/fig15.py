@@ -53,8 +53,8 @@ EXPERIMENT = Experiment(
     ],
     (WEAK, MODERATE, AMPLE, "round s", SERVER, GLOBAL, _ACCURACY),
     plots.columns(WEAK, MODERATE, AMPLE, SERVER, ylabel="seconds per round"),
-    note="The paper has twelve boards of three kinds; here devices of FedScale's traces compute and send on the "
-    "virtual clock, in thirds by what they afford, and the server's seconds are measured. The traces' time per sample "
+    note="The paper has twelve boards of three kinds. Here devices of FedScale's traces compute and send on the "
+    "virtual clock, in thirds by what they afford. The server's seconds are measured. The traces' time per sample "
     "is taken for that of a network as large as the paper's (`reference_macs`).",
     rows=latencies,
     orders=[Order(WEAK, LARGEST, HYPEMEFED), Order("round s", LARGEST, HYPEMEFED), Order(GLOBAL, HYPEMEFED, SMALLEST)],

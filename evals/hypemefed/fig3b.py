@@ -47,7 +47,7 @@ EXPERIMENT = Experiment(
     ],
     (CKA,),
     plots.grouped(CKA),
-    note="S, M and L are networks up to the first, second and last exit, each trained by all clients from the same "
+    note="S, M and L are networks up to the first, second and last exit. All clients train each of them from the same "
     "initial values, with all exits of it (O) or its last one alone (X). First layers: what the first convolution "
     "gives behind BatchNorm and ReLU, on the clients' test samples together (at most 2,000).",
     rows=similarities,

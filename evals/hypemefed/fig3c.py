@@ -72,8 +72,8 @@ EXPERIMENT = Experiment(
     (NORMALISED, MAE, SPREAD),
     densities,
     note="All clients train the full model from where a job of all of them left it, five epochs each. Hypernetworks "
-    "learn from four fifths of the clients and generate the last block of the others from the block before. MAE is "
-    "that of the last block's convolutions to the client's own, normalised by the size of these; spread is the "
+    "learn from four fifths of the clients and generate the last block of the others from the block before. MAE "
+    "is that of the last block's convolutions to the client's own, normalised by the size of these. spread is the "
     "standard deviation of the weights in parts of the trained ones'. The paper has the distributions of trained, "
     "generated and random weights alone.",
     rows=by_guess,

@@ -26,9 +26,10 @@ EXPERIMENT = Experiment(
     ARMS[:1],
     (NORMALISED, MAE),
     pictures,
-    note="Jobs and clients are those of `fig3c`. A corner of the last convolution as the matrix of which components "
-    "are taken: a client's own that hypernetworks did not learn from, and what stands for it; below, the differences "
-    "in the same colours. The layer before the client's training is not in the paper.",
+    note="Jobs and clients are those of `fig3c`. Pictures show a corner of the last convolution as the matrix of which "
+    "components are taken. One is a client's own, from which hypernetworks did not learn; the others stand for "
+    "it. Below are the differences in the same colours. The layer before the client's training is not in the "
+    "paper.",
     rows=by_guess,
 )
 

@@ -13,12 +13,12 @@ EXPERIMENT = Experiment(
     COLUMNS,
     plots.by_round,
     note="`global` is the last exit of the whole model on all clients' test samples, `late` its mean over the "
-    "evaluations in the last quarter of the rounds. `accuracy` is the public code's measure: the clients' mean, each "
-    "by its own deepest exit on its own test samples. Old layers: what a client lacks stays in the mean as the round "
-    "began with it, as in the public code, which never applies what it generates. BatchNorm's statistics are "
-    "re-estimated before the tests of all rows; rows without `accuracy, late %` are older, where each method had its "
-    "own way. The paper has curves only. DepthFL is not in the paper; HeteroFL's and FedRolex's levels have 1, 3/4 and "
-    "1/2 of the channels.",
+    "evaluations in the last quarter of the rounds. `accuracy` is the public code's measure: the clients' mean, "
+    "each by its own deepest exit on its own test samples. Old layers: what a client lacks stays in the mean as "
+    "the round began with it. So does the public code, which never applies what it generates. BatchNorm's "
+    "statistics are re-estimated before the tests of all rows. Rows without `accuracy, late %` are older, where "
+    "each method had its own way. The paper has curves only. DepthFL is not in the paper. HeteroFL's and "
+    "FedRolex's levels have 1, 3/4 and 1/2 of the channels.",
     orders=[*BETWEEN, *ABOVE_RIVALS, *(Order(column, HYPEMEFED, STALE) for column in (GLOBAL, OWN_EXIT))],
 )
 

@@ -49,12 +49,12 @@ EXPERIMENT = Experiment(
     ],
     ALL_COLUMNS,
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY),
-    note="CIFAR-100 for CIFAR-10, spoken digits for spoken words; handwriting for UCI HAR, where the paper has "
-    "hand gestures for depth images. Students learn the teachers' outputs, as there are no labels. Systems that prune "
-    "use no public data, so that they are table 3's, where clients lack the samples that public data of the same task "
-    "are taken from; with public data of another task, clients of Moss and of systems that distil train on these too. "
-    "FedGEMS needs labels and is left out. The server's students are trained on the public samples last, so that "
-    "BatchNorm's running statistics are those samples'; the second row is tested with statistics of the devices' own.",
+    note="CIFAR-100 for CIFAR-10, spoken digits for spoken words. UCI HAR has handwriting; the paper has hand gestures "
+    "for depth images. Students learn the teachers' outputs, as there are no labels. Systems that prune use no "
+    "public data. Their rows are table 3's, where clients lack the samples that became public. With public data "
+    "of another task, clients of Moss and of systems that distil train on these too. FedGEMS needs labels and is "
+    "left out. The server's students are trained on the public samples last, so that BatchNorm's running "
+    "statistics are those samples'. The second row is tested with statistics of the devices' own.",
     rows=by_type,
     orders=[*STILL_BEST, more_accurate(MOSS, SAME_TASK), more_accurate(MEASURED, MOSS)],
 )

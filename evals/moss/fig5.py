@@ -13,10 +13,10 @@ EXPERIMENT = Experiment(
     all_suites(),
     (*columns("s"), "round s", "coordinator ms / round"),
     plots.bars(*columns("s")),
-    note="The paper measures three devices; here devices of FedScale's traces compute and send on the virtual clock: "
-    "seconds of a type's mean device until the type's accuracy has settled, without waiting for others or the server, "
-    "whose measured time stands beside (the paper: over 90 % is local training). Absolute values depend on "
-    "`reference_macs`; compare ratios.",
+    note="The paper measures three devices. Here devices of FedScale's traces compute and send on the virtual clock. "
+    "The figure is seconds of a type's mean device until the type's accuracy has settled, without waiting for "
+    "others or the server. The server's measured time stands beside (the paper: over 90 % is local training). "
+    "Absolute values depend on `reference_macs`; compare ratios.",
     rows=by_type,
     orders=fewest(SECONDS),
 )

@@ -28,9 +28,9 @@ EXPERIMENT = Experiment(
     [arm for data in APPLICATIONS for arm in (moss(data=data), moss(WITHOUT, data, proxy=False))],
     (*ALL_COLUMNS, SERVER),
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY, SERVER),
-    note="Without PROM each type learns from every other one: six transfers for three types, Moss has four, as "
-    "the largest type, which has the proxies' architecture, is copied. The server's time was measured while other jobs "
-    "may have run; the devices' is modelled and does not hold it.",
+    note="Without PROM each type learns from every other one, which makes six transfers for three types. Moss has "
+    "four, as the largest type, which has the proxies' architecture, is copied. The server's time was measured "
+    "while other jobs may have run; the devices' is modelled and does not hold it.",
     rows=by_type,
     orders=[more_accurate(MOSS, WITHOUT), Order(ROUNDS, WITHOUT, MOSS), *DEARER],
 )

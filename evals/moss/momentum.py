@@ -15,8 +15,8 @@ EXPERIMENT = Experiment(
     [replace(arm, keys={**arm.keys, **LITERAL}) for data in APPLICATIONS for arm in suite(data)],
     ALL_COLUMNS,
     plots.bars(*columns("%")),
-    note="With a learning rate of 0.001 and this momentum no network comes near the paper's accuracies in 13 rounds of "
-    "300 devices with 100 samples each; whether it is a misprint of 0.5 or 0.9 is not known.",
+    note="With a learning rate of 0.001 and this momentum, no network comes near the paper's accuracies in 13 rounds. "
+    "These had 300 devices with 100 samples each. Whether it is a misprint of 0.5 or 0.9 is not known.",
     rows=by_type,
     orders=most(ACCURACY),
 )

@@ -94,8 +94,8 @@ EXPERIMENT = Experiment(
     [arm for data in APPLICATIONS for arm in _arms(data)],
     (*ALL_COLUMNS, *AROUND),
     plots.bars(*columns("%")),
-    note="With L2T-ww's rate of the meta-networks, 0.0001, and a few hundred of their steps in a job, bilevel can "
-    "hardly be told from meta-networks that stay as they began; what learning gives them shows, if at all, with a "
+    note="With L2T-ww's rate of the meta-networks, 0.0001, they take a few hundred steps in a job. bilevel can then "
+    "hardly be told from meta-networks that stay as they began. What learning gives them shows, if at all, with a "
     "larger rate.",
     rows=by_type,
     orders=[

@@ -76,18 +76,17 @@ EXPERIMENT = Experiment(
         COUNTED,
     ),
     plots.bars(*columns("%")),
-    note="Accuracy of a type is the mean over its devices, each on its own test samples, with its mix of classes, as a "
-    "mean over the evaluations in the last quarter of the rounds (accuracy %: the last evaluation). Of the final "
-    "models: global % is the mean over a type's devices of each one's model on all devices' test samples, "
-    "personalised % that after five epochs on a device's own samples, before training % and after training % that "
-    "of each device's model around the local training of one more round (the server's step, and what a device learns "
-    "from its message, come before), on its own test samples, kept % the share of the large model that a "
-    "device holds. Systems whose clients keep models (FedMD, DS-FL, FedGEMS) or parts (pruning ones but HeteroFL and "
-    "FjORD) are at home on a device's own samples, those with a model for a type (Moss, FedDF, Fed-ET) globally: look "
-    "at both, beside local training. LotteryFL prunes the large model for everybody; its figures are those of the "
-    "devices that have the types in Moss's job. Gains leave out baselines whose devices of a type hold over one and a "
-    "half times the share that they are to. The paper's text has a momentum of 0.05, all rows but one have 0.9 "
-    "(`momentum` has both for all).",
+    note="Accuracy of a type is the mean over its devices, each on its own test samples, with its mix of classes. %: "
+    "the mean over the evaluations in the last quarter of the rounds; accuracy %: the last evaluation. Of the "
+    "final models: global % is on all devices' test samples, personalised % after five epochs on a device's own "
+    "samples. before training % and after training % are around the local training of one more round, on its own "
+    "test samples. They come after the server's step, and after what a device learns from its message. kept % is "
+    "the share of the large model that a device holds. Systems whose clients keep models (FedMD, DS-FL, FedGEMS) "
+    "or parts (pruning ones but HeteroFL and FjORD) do well on a device's own samples. Those with a model for a "
+    "type (Moss, FedDF, Fed-ET) do well globally: look at both, and at local training. LotteryFL prunes the large "
+    "model for all clients; its figures are those of the devices that have the types in Moss's job. Gains leave "
+    "out baselines whose devices of a type hold over one and a half times the share that they are to. The paper's "
+    "text has a momentum of 0.05, all rows but one have 0.9 (`momentum` has both for all).",
     rows=by_type,
     derived=gains,
     orders=[*most(ACCURACY), *most(GLOBAL), *most(PERSONALISED), *most("small %"), more_accurate(MOSS, LITERAL_MOSS)],

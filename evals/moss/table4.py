@@ -13,9 +13,9 @@ EXPERIMENT = Experiment(
     all_suites(),
     (*columns("MB"), "traffic MB", "network MB / round"),
     plots.bars(*columns("MB")),
-    note="MB of a type is what one of its devices hands in, times the rounds until the type's accuracy settles: the "
-    "paper's accounting, which charges every system that prunes, LotteryFL and FedSkel too, for Moss's model of the "
-    "type; the mean is over types. `traffic MB` is the other one, both directions of all devices until then, and what "
+    note="MB of a type is what one of its devices sends, times the rounds until the type's accuracy settles. This is "
+    "the paper's accounting. It charges every system that prunes, LotteryFL and FedSkel too, for Moss's model of "
+    "the type. The mean is over types. `traffic MB` counts both directions of all devices until then, and what "
     "really travels of pruned models. A system that does not learn settles at once: see `fig4`.",
     rows=by_type,
     orders=fewest(TRANSMISSION),

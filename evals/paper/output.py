@@ -283,7 +283,8 @@ def _without_result(rows: Sequence[Mapping[str, Any]], *, named: bool) -> list[s
     by_reason: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         published = ", ".join(f"{name} {value:g}" for name, value in row["paper"].items())
-        label = f"{row['label']} (paper: {published})" if published else row["label"]
+        name = f"`{row['label']}`"  # names hold commas
+        label = f"{name} (paper: {published})" if published else name
         by_reason.setdefault("; ".join(row["failed"]), {}).setdefault(row["data"], []).append(label)
     lines = []
     for reason, by_data in by_reason.items():

@@ -65,7 +65,7 @@ def list_(
     out.print("SVHN's and UniMiB SHAR's mat files, idx files, Speech Commands' wav files,")
     out.print("Hugging Face's hf:OWNER/NAME and save_to_disk, folders in FedScale's layout).")
     out.print("By partition: --partition dirichlet|classes|shard|iid --clients N, among others.")
-    out.print("Brought here from the network: fedscale dataset download NAME.")
+    out.print("Over the network: fedscale dataset download NAME.")
     out.print("Generated handwriting: fedscale dataset synthesize digits.")
     there = []
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):

@@ -76,7 +76,7 @@ def test_a_missing_method_is_said_and_ends_nothing_else(done: list[dict[str, Any
 def test_the_table_sets_paper_beside_here(done: list[dict[str, Any]], places: dict[str, Path]) -> None:
     text = (places["results"] / "results.md").read_text()
     assert "\nData: chars74k; scale: smoke; seeds: 1, 2.\n" in text and "| FedTrans | 76.42 / " in text
-    assert "\nThere is no method 'nobody' here: absent.\n" in text
+    assert "\nThere is no method 'nobody' here: `absent`.\n" in text
 
 
 def test_a_line_has_the_keys_that_made_its_job(done: list[dict[str, Any]], places: dict[str, Path]) -> None:
@@ -118,7 +118,7 @@ def test_arms_that_are_not_named_stay_as_not_run(
     rows = rows_of(elsewhere["results"])
     assert [row["label"] for row in rows] == ["FedTrans", "largest", "middle", "absent"]
     assert [row["seeds"] for row in rows] == [[1], [1], [], []]
-    assert "\nNot run: middle, absent.\n" in text
+    assert "\nNot run: `middle`, `absent`.\n" in text
     assert "--seeds 1 --arms largest FedTrans --set=batch_size=5\n" in text
     for arms, said in (["none"], "there is no arm 'none'; there are 'FedTrans'"), (["middle"], "model of 'FedTrans'"):
         with pytest.raises(SystemExit, match=said):

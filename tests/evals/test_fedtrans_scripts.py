@@ -100,5 +100,5 @@ def test_ties_for_the_best_model_are_shared_out(monkeypatch: pytest.MonkeyPatch)
         section(fig1b.EXPERIMENT, "fig1b_small", Table("fig1b", "small", shares=plots.best_shares(runs)), rows)
     )
     assert "|  | share of clients % |" in table and "| a | 50 |" in table
-    assert "\nNot run: c." in table
+    assert "\nNot run: `c`." in table
     assert aggregated(runs)[0]["seeds"] == [1]
