@@ -19,7 +19,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cluster.joining import join_arguments
+from fedscale_ext.cluster.joining import (
+    CANNOT,
+    OVER,
+    host_and_port,
+    join_command,
+    join_environment,
+    join_options,
+    pause_s,
+)
 from fedscale_ext.config.arguments import expanded
 from fedscale_ext.config.executor_slots import slots_by_worker
 from fedscale_ext.config.job_config import JobConfig
@@ -33,8 +41,6 @@ from fedscale_ext.util.token import read_token, token_in_memory
 
 ANY = "any"  # a host of worker_ips: whichever node has room
 _NEEDS = "Ray is not installed: run pip install 'fedscale_ext[ray]', on the nodes too"
-_OVER, _CANNOT = 0, 2  # exit codes of `executor join`
-_PAUSES_S = (0.0, 1.0, 5.0, 30.0)  # before an executor that failed joins again, and before all further times
 _ANSWER_S = 15.0  # longest wait for the cluster's address to answer
 _LEAVE_S = 8.0  # for the other executors to leave, once one of them has heard that the job is over
 
@@ -51,7 +57,7 @@ def crew(address: str) -> Crew:
     def command(config: JobConfig, port: int, token_file: str) -> list[str]:
         order = {
             "ray": address,
-            "words": join_arguments(config, aggregator_address(config), port),
+            "words": [host_and_port(aggregator_address(config), port), *join_options(config)],
             "token_file": token_file,
             "work_dir": config.cluster.work_dir or os.getcwd(),
             "executors": [[host, share] for host, share in shares(config)],
@@ -119,18 +125,16 @@ class Executor:
     def work(self, pause_s: float) -> tuple[int, str]:
         """Join the job after a pause and work until it is over; the exit code and the last line of output."""
         time.sleep(pause_s)
-        env = preparation.environment()
-        del env[preparation.EVENTS_VARIABLE]  # its words are for people
         file = token_in_memory(self.token)
         folder = Path(expanded("work_dir", self.work_dir)).expanduser()  # ~ and variables are the node's own
-        join = [sys.executable, "-m", "fedscale_ext.cli", "executor", "join", *self.words, "--token-file", file]
         try:
             process = subprocess.Popen(
-                join, cwd=folder, env=env, pass_fds=[int(file.rpartition("/")[2])],
+                join_command(self.words, file), cwd=folder, env=join_environment(),
+                pass_fds=[int(file.rpartition("/")[2])],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
         except OSError as error:
-            return _CANNOT, f"{error.filename}: {error.strerror}; set work_dir to a folder that all nodes have"
+            return CANNOT, f"{error.filename}: {error.strerror}; set work_dir to a folder that all nodes have"
         finally:
             os.close(int(file.rpartition("/")[2]))
         line = ""
@@ -188,18 +192,18 @@ def _bring(ray: Any, actors: Sequence[Any]) -> None:
         try:
             code, last_line = ray.get(done)
         except ray.exceptions.RayError as error:  # the actor could not be made
-            code, last_line = _CANNOT, one_line(str(error).strip().splitlines()[-1], 300)
-        if code == _OVER:
+            code, last_line = CANNOT, one_line(str(error).strip().splitlines()[-1], 300)
+        if code == OVER:
             if working:
                 ray.wait(list(working), num_returns=len(working), timeout=_LEAVE_S)
             return
-        if code == _CANNOT and not working:
+        if code == CANNOT and not working:
             raise UserError(last_line)
-        if code == _CANNOT:
+        if code == CANNOT:
             print_event({"event": "notice", "message": f"an executor on Ray cannot join and is given up: {last_line}"})
         else:
             failures[actor] += 1
-            working[actor.work.remote(_PAUSES_S[min(failures[actor], len(_PAUSES_S) - 1)])] = actor
+            working[actor.work.remote(pause_s(failures[actor]))] = actor
 
 
 if __name__ == "__main__":

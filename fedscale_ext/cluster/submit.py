@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from fedscale_ext.cluster import access, check, hosts, results
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.hosts import Hosts
-from fedscale_ext.cluster.joining import join_arguments
+from fedscale_ext.cluster.joining import host_and_port, job_token, join_options
 from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, to_argv
@@ -27,7 +26,6 @@ from fedscale_ext.driver.setup_commands import plain_commands
 from fedscale_ext.driver.supervision import Restarts
 from fedscale_ext.driver.sweep import Way
 from fedscale_ext.metrics.restarts import drop_restarts
-from fedscale_ext.util.token import BYTES, read_token
 
 _STOP_S = 22.0  # a submitted job is stopped within 20 s, on all of its hosts
 _AT_ONCE = 16  # hosts that are asked side by side
@@ -151,8 +149,7 @@ class ClusterRun(Run):
 
     def _prepare(self, setup: list[list[str]]) -> Outcome | None:
         try:
-            token_file = self.config.job.token_file
-            self.token = secrets.token_hex(BYTES) if token_file is None else read_token(token_file).hex()
+            self.token = job_token(self.config).hex()
             self._settle(self._check(setup))
         except UserError as error:
             return Outcome("failed", 2, str(error))
@@ -207,13 +204,11 @@ class ClusterRun(Run):
         assert self.job.cluster is not None
         self.job.cluster["there"] = there
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
-        alone = replace(config, cluster=config.cluster.model_copy(update={"worker_ips": ()}))  # those below join
-        self.ranks = preparation.arguments(alone, **shared, **self.keys)
+        self.ranks = preparation.arguments(preparation.without_executors(config), **shared, **self.keys)
         self.job.argv = self.ranks[AGGREGATOR]
+        address = host_and_port(config.fedscale.ps_ip, reports[host].port or 0)
         for number, (_, gpu) in enumerate(executor_slots(config), start=1):
-            words = join_arguments(config, config.fedscale.ps_ip, int(reports[host].port or 0))
-            gpus = ["--gpu", str(gpu)] if config.fedscale.use_cuda else []
-            self.ranks[f"executor {number}"] = [*words, "--number", str(number), *gpus]
+            self.ranks[f"executor {number}"] = [address, *join_options(config, number, gpu)]
         self._remember()
 
     def _log_path(self, host: str) -> str:

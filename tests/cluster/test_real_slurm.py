@@ -5,6 +5,7 @@ same jobs on submitit's local executor.
 """
 
 import getpass
+import json
 import os
 import platform
 import secrets
@@ -13,6 +14,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,14 @@ STATES = ("PENDING", "RUNNING", "COMPLETING")  # of a job that the queue has
 
 def lacks() -> str | None:
     """What is not installed of all that the tests need."""
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'fedscale_ext[slurm]'")
     missing = [name for name in (*DAEMONS, "sbatch", "srun") if shutil.which(name, path=PLACES) is None]
+    missing += ["submitit"] if find_spec("submitit") is None else []
     return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def run(*words: str, env: dict[str, str]) -> None:
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
 
 
 def free_ports(count: int) -> list[int]:
@@ -123,8 +130,7 @@ class SlurmCluster(Cluster):
 
     def ask(self, *words: str) -> str:
         """The output of one of Slurm's commands; empty if it fails."""
-        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60)
-        return done.stdout if done.returncode == 0 else ""
+        return subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60).stdout
 
     def queue(self) -> list[str]:
         """States of the jobs that Slurm still has in its queue."""
@@ -149,14 +155,9 @@ class SlurmCluster(Cluster):
         return {name: value.strip() for name, _, value in lines}
 
     def finished(self, job: str) -> None:
-        """Wait until a job's results are there; fail if it left the queue without them."""
+        """Wait until Slurm has no more jobs; fail if this one has no results then."""
+        wait_for(lambda: not self.queue(), 900)
         record = self.job(job)
-
-        def over() -> bool:
-            return (record.log_dir / "summary.json").is_file() or not self.queue()
-
-        wait_for(over)
-        wait_for(lambda: not self.queue(), 120)
         said = "".join(path.read_text() for path in Path((record.cluster or {})["folder"]).glob("*_log.*"))
         assert (record.log_dir / "summary.json").is_file(), said
 
@@ -166,7 +167,20 @@ class SlurmCluster(Cluster):
             patch.setenv("FEDSCALE_EXT_STATE", self.env["FEDSCALE_EXT_STATE"])
             return jobs.find(name)
 
-    def left(self) -> list[psutil.Process]:
+    def rounds(self, job: str) -> int:
+        """How many rounds a job has done."""
+        file = self.job(job).log_dir / "metrics.jsonl"
+        return file.read_text().count("\n") if file.is_file() else 0
+
+    def requeue(self, job: str) -> None:
+        """What Slurm does with a job when one of its nodes fails: all tasks end, and begin anew later."""
+        its = (self.job(job).cluster or {})["slurm"]
+        self._process(0).suspend()  # so that the job cannot end before; Slurm ends it
+        run("scontrol", "requeue", its, env=self.env)
+        wait_for(lambda: self.queue() == ["PENDING"] and not self.processes())
+        run("scontrol", "update", f"JobId={its}", "StartTime=now", env=self.env)  # it would wait for two minutes
+
+    def processes(self) -> list[psutil.Process]:
         """Processes of Slurm's jobs: all that know this cluster but its daemons."""
         daemons, processes = {daemon.pid for daemon in self.daemons}, []
         for process in psutil.process_iter():
@@ -183,7 +197,7 @@ class SlurmCluster(Cluster):
         try:
             if len(self.daemons) == 2 + len(NODES):
                 self.ask("scancel", "--full", "--user", getpass.getuser())
-                wait_for(lambda: not self.left(), 120)
+                wait_for(lambda: not self.processes(), 120)
         finally:
             for daemon in reversed(self.daemons):
                 daemon.terminate()
@@ -198,7 +212,7 @@ class SlurmCluster(Cluster):
 def cluster(tmp_path_factory: pytest.TempPathFactory, cluster_data: Path) -> Iterator[SlurmCluster]:
     reason = lacks()
     if reason is not None:
-        pytest.skip(f"no Slurm can be started here: {reason}")
+        pytest.skip(f"no Slurm can be started here, {reason}")
     cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"), cluster_data)
     yield cluster
     cluster.close()
@@ -241,6 +255,26 @@ def test_a_sweep_is_an_array_whose_jobs_are_those_of_one_machine(cluster: SlurmC
         assert chain(record.log_dir) == chain_here(seed=seed)
     out, _ = cluster.fedscale("driver", "status", "tiny-sweep").communicate(timeout=400)
     assert out.count("finished") == 2
+
+
+def test_executors_that_die_join_again_and_a_requeued_job_goes_on(cluster: SlurmCluster, chain_here) -> None:
+    rounds = 16
+    patience = {"lease_s": 2, "register_timeout_s": 300, "replacement_s": 300}
+    cluster.submit(cluster.conf(rounds=rounds, job_conf=patience))
+    wait_for(lambda: cluster.rounds("tiny") >= 2 or not cluster.queue())
+    with cluster.held():
+        before = cluster.rounds("tiny")
+        for number in (1, 2):
+            cluster.kill_rank(number)
+    wait_for(lambda: cluster.rounds("tiny") > before + 2 or not cluster.queue())  # by those that joined again
+    assert before + 2 < cluster.rounds("tiny") < rounds
+    cluster.requeue("tiny")
+    cluster.finished("tiny")
+    log_dir = cluster.job("tiny").log_dir
+    assert chain(log_dir) == chain_here(rounds=rounds)
+    said = [path.read_text() for path in (log_dir / "slurm").glob("*_log.out")]
+    assert sum(text.count("the executor ended with exit code -9 and joins again") for text in said) == 2
+    assert len(json.loads((log_dir / "summary.json").read_text())["resumed"]) == 1
 
 
 def test_a_queued_job_is_shown_and_stopped(cluster: SlurmCluster) -> None:
