@@ -39,11 +39,6 @@ def lacks() -> str | None:
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
-def run(*words: str, env: dict[str, str]) -> None:
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{words}: {done.stderr}"
-
-
 def free_ports(count: int) -> list[int]:
     with ExitStack() as servers:
         return [servers.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
@@ -74,7 +69,7 @@ class SlurmCluster(Cluster):
                  "log-file": self.slurm / "munged.log", "seed-file": self.slurm / "munged.seed"}  # fmt: skip
         options = [f"--{option}={path}" for option, path in files.items()]
         self._daemon("munged", "--foreground", "--force", "--num-threads=1", *options)
-        wait_for(lambda: socket_path.exists() or self._gone(), 60)
+        wait_for(lambda: socket_path.exists() or self._gone(), 120)
 
     def _nodes(self) -> None:
         user, host = getpass.getuser(), platform.node()
@@ -101,6 +96,7 @@ class SlurmCluster(Cluster):
             "SelectTypeParameters=CR_CPU",
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0",
             "SlurmdParameters=config_overrides",  # a node has the CPUs that are written here
+            "MessageTimeout=100",
             "KillWait=2",
             "UnkillableStepTimeout=600",
             "ReturnToService=2",
@@ -114,7 +110,8 @@ class SlurmCluster(Cluster):
         self._daemon("slurmctld", "-D", "-c", "-f", self.env["SLURM_CONF"])
         for name in NODES:
             self._daemon("slurmd", "-D", "-N", name, "-f", self.env["SLURM_CONF"])
-        wait_for(lambda: self.ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * len(NODES) or self._gone(), 60)
+        idle, sinfo = ["idle"] * len(NODES), ("sinfo", "-h", "-N", "-o", "%T")
+        wait_for(lambda: self.ask(*sinfo, fails=True).split() == idle or self._gone(), 120)
 
     def _daemon(self, name: str, *words: object) -> None:
         path = str(shutil.which(name, path=PLACES))
@@ -128,9 +125,11 @@ class SlurmCluster(Cluster):
         assert not ended, f"{ended} ended: {said}"
         return False
 
-    def ask(self, *words: str) -> str:
-        """The output of one of Slurm's commands; empty if it fails."""
-        return subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60).stdout
+    def ask(self, *words: str, fails: bool = False) -> str:
+        """The output of one of Slurm's commands, which may fail if ``fails`` says so."""
+        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=120)
+        assert fails or done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
 
     def queue(self) -> list[str]:
         """States of the jobs that Slurm still has in its queue."""
@@ -176,9 +175,9 @@ class SlurmCluster(Cluster):
         """What Slurm does with a job when one of its nodes fails: all tasks end, and begin anew later."""
         its = (self.job(job).cluster or {})["slurm"]
         self._process(0).suspend()  # so that the job cannot end before; Slurm ends it
-        run("scontrol", "requeue", its, env=self.env)
+        self.ask("scontrol", "requeue", its)
         wait_for(lambda: self.queue() == ["PENDING"] and not self.processes())
-        run("scontrol", "update", f"JobId={its}", "StartTime=now", env=self.env)  # it would wait for two minutes
+        self.ask("scontrol", "update", f"JobId={its}", "StartTime=now")  # it would wait for two minutes
 
     def processes(self) -> list[psutil.Process]:
         """Processes of Slurm's jobs: all that know this cluster but its daemons."""
@@ -196,7 +195,7 @@ class SlurmCluster(Cluster):
         super().close()
         try:
             if len(self.daemons) == 2 + len(NODES):
-                self.ask("scancel", "--full", "--user", getpass.getuser())
+                self.ask("scancel", "--full", "--user", getpass.getuser(), fails=True)
                 wait_for(lambda: not self.processes(), 120)
         finally:
             for daemon in reversed(self.daemons):
