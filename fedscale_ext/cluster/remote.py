@@ -16,8 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cluster import check
-from fedscale_ext.cluster.joining import join_command, join_environment
+from fedscale_ext.cluster import check, joining
 from fedscale_ext.config.arguments import expanded
 from fedscale_ext.config.job_config import entry_path, from_argv
 from fedscale_ext.core.errors import UserError
@@ -72,7 +71,7 @@ def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[s
         command = [sys.executable, str(entry_path(exp_path, entry)), *argv, f"--token_file={file}"]
         env = environment()
     else:
-        command, env = join_command(argv, file), join_environment()
+        command, env = joining.command(argv, file), joining.environment()
     os.execve(sys.executable, command, {**env, SILENCE_VARIABLE: str(SILENT_S)})
 
 

@@ -20,22 +20,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cluster.joining import (
-    CANNOT,
-    OVER,
-    host_and_port,
-    job_token,
-    join_command,
-    join_environment,
-    join_options,
-    pause_s,
-)
-from fedscale_ext.config.executor_slots import executor_slots, slots_by_worker
+from fedscale_ext.cluster import joining
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import JobConfig, entry_path, load_config, read_conf
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, sweep_plan, sweeps
-from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.run import checked_run, resume_keys
@@ -230,9 +219,9 @@ def _executor(cluster: str) -> Any:
 
 def _shape(config: JobConfig) -> tuple[int, list[int]]:
     """Nodes, and executors on each GPU of one, from worker_ips, whose hosts' names Slurm chooses."""
-    workers = slots_by_worker(config)
-    counts = workers[0][1] if workers else []
-    if any(other != counts for _, other in workers) or not sum(counts):
+    workers = joining.slots(config, "node")
+    counts = workers[0][1]
+    if any(other != counts for _, other in workers):
         raise UserError(
             "under Slurm each entry of worker_ips stands for a node, and all nodes run the same number of executors: "
             "write the same slots for each, as in node1:[2], node2:[2]"
@@ -258,14 +247,11 @@ def write_plan(config: JobConfig, folder: Path, **shared: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for address in folder.glob("address-*"):
         address.unlink()
-    token = write_token(folder / "token", job_token(config).hex())
+    token = write_token(folder / "token", joining.token(config).hex())
     entry = str(entry_path(config.cluster.exp_path, config.cluster.aggregator_entry))
-    alone = preparation.without_executors(config)
-    words = preparation.arguments(alone, **shared, token_file=str(token))[AGGREGATOR]
-    slots = enumerate(executor_slots(config), start=1)
     plan = {
-        "aggregator": [entry, *words],
-        "executors": [join_options(config, number, gpu) for number, (_, gpu) in slots],
+        "aggregator": [entry, *joining.aggregator_arguments(config, **shared, token_file=str(token))],
+        "executors": joining.options_by_executor(config),
         "port": int(config.fedscale.ps_port),
         "work_dir": os.getcwd(),
     }
@@ -313,20 +299,20 @@ def _begin(argv: Sequence[str], port: int, address_file: Path) -> "subprocess.Po
     command = [sys.executable, *argv, f"--ps_ip={ip}", f"--ps_port={port}"]
     aggregator = subprocess.Popen(command, env=env, stdin=subprocess.PIPE)
     temporary = address_file.with_name("address.new")
-    temporary.write_text(host_and_port(ip, port), encoding="utf-8")
+    temporary.write_text(joining.address(ip, port), encoding="utf-8")
     os.replace(temporary, address_file)
     return aggregator
 
 
 def _work(options: Sequence[str], address_file: Path, token: Path) -> None:
     """Join the job, again after a failure, until it is over or this executor cannot join or is asked to leave."""
-    command = join_command([_await(address_file), *options], str(token))
+    command = joining.command([_await(address_file), *options], str(token))
     for failures in count(1):
-        code = subprocess.Popen(command, env=join_environment(), stdin=subprocess.PIPE).wait()
-        if code in (OVER, CANNOT, *_ASKED):
+        code = subprocess.Popen(command, env=joining.environment(), stdin=subprocess.PIPE).wait()
+        if code in (joining.OVER, joining.CANNOT, *_ASKED):
             return
         print(f"the executor ended with exit code {code} and joins again", flush=True)
-        time.sleep(pause_s(failures))
+        time.sleep(joining.pause_s(failures))
 
 
 def _await(address_file: Path) -> str:

@@ -157,7 +157,7 @@ def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
 
 
 class _Running(Protocol):
-    """What a job's processes are heard and ended by: Processes on this machine, cluster.links.Links on many."""
+    """What a job's processes are heard and ended by: Processes on this machine, cluster.hosts.Hosts on many."""
 
     inbox: "SimpleQueue[Exit | ProcessEvent | Interrupt]"
     tails: dict[str, deque[str]]

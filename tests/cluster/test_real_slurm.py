@@ -72,7 +72,7 @@ class SlurmCluster(Cluster):
         wait_for(lambda: socket_path.exists() or self._gone(), 120)
 
     def _nodes(self) -> None:
-        user, host = getpass.getuser(), platform.node()
+        user, host = getpass.getuser(), platform.node().partition(".")[0]
         controller, *ports = free_ports(1 + len(NODES))
         lines = [
             "ClusterName=test",

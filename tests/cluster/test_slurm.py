@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cluster.conftest import wait_for
 from fedscale_ext.cli.driver_commands import app
-from fedscale_ext.cluster import slurm
+from fedscale_ext.cluster import joining, slurm
 from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, sweeps
@@ -157,6 +157,8 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file):
         (["a=b\n#SBATCH --uid=0"], ["a:[1]"], "write it as sbatch has it"),
         (["a b=c"], ["a:[1]"], "write it as sbatch has it"),
         ([], ["a:[1]", "b:[2]"], "all nodes run the same number of executors"),
+        ([], ["a:[1]", "b"], "worker_ips names b without slots: write b:[n], n executors"),
+        ([], ["a:[0]"], "worker_ips asks for no executors: write node:[n] for n executors"),
     ],
 )
 def test_what_slurm_cannot_do_is_refused(here, job_file, options, workers, sentence):
@@ -182,7 +184,7 @@ def test_a_requeued_job_does_not_join_where_its_earlier_start_listened(here, job
     monkeypatch.setattr(slurm, "_ADDRESS_S", 0.0)
     slurm.write_plan(load_config(job_file), here / "plan")
     (here / "plan/address-0").write_text("10.0.0.1:5")
-    monkeypatch.setattr(slurm, "join_command", lambda words, token: [sys.executable, "-c", f"print('{words[0]}')"])
+    monkeypatch.setattr(joining, "command", lambda words, token: [sys.executable, "-c", f"print('{words[0]}')"])
     slurm.run_rank(here / "plan", 1)
     assert capfd.readouterr().out == "10.0.0.1:5\n"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
@@ -227,7 +229,7 @@ def joins(folder: Path, *ends: str) -> list[str]:
 def test_an_executor_that_dies_joins_again_until_it_is_over(here, monkeypatch, last):
     pauses = []
     monkeypatch.setattr(slurm.time, "sleep", pauses.append)
-    monkeypatch.setattr(slurm, "join_command", lambda words, token: joins(here, "-9", "1", last, "0"))
+    monkeypatch.setattr(joining, "command", lambda words, token: joins(here, "-9", "1", last, "0"))
     (here / "address").write_text("10.0.0.1:5")
     slurm._work([], here / "address", here / "token")
     assert (here / "tries").read_text() == "xxx" and pauses == [1.0, 5.0]
