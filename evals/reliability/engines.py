@@ -5,7 +5,7 @@
 
 All engines run on this machine, with processes of their own for each node or host. Ray's nodes are real ones of a
 local cluster. The hosts of ``ssh`` are addresses with a stand-in for the ssh client (three_hosts.md has real sshds).
-Slurm's array runs on submitit's local executor, which has no slurmctld.
+Slurm is a real controller with two nodes, started for the job.
 """
 
 import argparse
@@ -28,14 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cluster.conftest import HOSTS, Cluster, wait_for  # noqa: E402
+from cluster.test_real_slurm import SlurmCluster, lacks  # noqa: E402
 from job_results import chain  # noqa: E402
-from rich.console import Console  # noqa: E402
 from tiny_job import tiny_data  # noqa: E402
 
 from evals.speed.machine import model_name  # noqa: E402
-from fedscale_ext.cluster import slurm  # noqa: E402
-from fedscale_ext.driver import jobs  # noqa: E402
-from fedscale_ext.driver.progress import Display  # noqa: E402
 from fedscale_ext.transport.endpoint import host_address, is_loopback  # noqa: E402
 from fedscale_ext.util.token import new_token  # noqa: E402
 
@@ -129,21 +126,23 @@ def ray(cluster: Cluster, rounds: int) -> tuple[str, str]:
         nodes.close()
 
 
-def slurm_array(cluster: Cluster, rounds: int) -> tuple[str, str]:
-    """An array of two seeds, of which the first is this job."""
-    os.environ |= {key: cluster.env[key] for key in ("PYTHONPATH", "FEDSCALE_EXT_STATE", "OMP_NUM_THREADS")}
-    os.chdir(cluster.home)
-    conf = cluster.conf(ps_ip="127.0.0.1", worker_ips=["localhost:[2]"], rounds=rounds)
-    display = Display(Console(quiet=True), Console(quiet=True))
-    keys: dict[str, Any] = {"seeds": "1-2", "grid": [], "at_once": None, "resume": False, "hours": 1.0, "options": []}
-    assert slurm.submit_sweep(str(conf), [], display, executor="local", **keys) == 0
-    job = jobs.find("tiny-s1")
-    wait_for(lambda: slurm.state(job) == "finished", 1200)
-    return "an array of two jobs", chain(job.log_dir)[-1]
+def slurm(cluster: Cluster, rounds: int) -> tuple[str, str]:
+    """Two nodes with an executor each: one executor is killed, then Slurm queues the job again."""
+    nodes = SlurmCluster(cluster.folder / "slurm", cluster.data)
+    try:
+        nodes.submit(nodes.conf(rounds=rounds, job_conf=PATIENCE))
+        wait_for(lambda: nodes.rounds("tiny") >= rounds // 3 or not nodes.queue(), 1200)
+        nodes.kill_rank(2)
+        wait_for(lambda: nodes.rounds("tiny") >= rounds * 2 // 3 or not nodes.queue(), 1200)
+        nodes.requeue("tiny")
+        nodes.finished("tiny")
+        return "an executor was killed; the job was queued again", chain(nodes.job("tiny").log_dir)[-1]
+    finally:
+        nodes.close()
 
 
 ENGINES: dict[str, Callable[[Cluster, int], tuple[str, str]]] = {
-    "one machine": alone, "joined": joined, "ssh": ssh, "slurm": slurm_array, "ray": ray,
+    "one machine": alone, "joined": joined, "ssh": ssh, "slurm": slurm, "ray": ray,
 }  # fmt: skip
 
 
@@ -178,7 +177,7 @@ generated clients; {os.cpu_count()} cores of {model_name()}, load {load:.0f}, Py
 - **joined**: the aggregator listens beyond loopback. Messages are encrypted by TLS from the job's token.
 - **ssh**: hosts are addresses of this machine with a stand-in for the ssh client.
   [Three hosts](three_hosts.md) has real sshds.
-- **slurm**: submitit's local executor; there was no slurmctld.
+- **slurm**: a real controller and two nodes on this machine.
 - **ray**: a real cluster of a head and two nodes on this machine.
 """
 
@@ -191,6 +190,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if "ray" in arguments.engines and find_spec("ray") is None:
         parser.error("Ray is not installed: run pip install 'fedscale_ext[ray]', or name other --engines")
+    if "slurm" in arguments.engines and (reason := lacks()):
+        parser.error(f"Slurm cannot be started here, {reason}: install it, or name other --engines")
     load = os.getloadavg()[0]
     results = []
     with tempfile.TemporaryDirectory() as name:

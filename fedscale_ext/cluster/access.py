@@ -5,16 +5,18 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from fedscale_ext.cluster.joining import check_slots
 from fedscale_ext.config.arguments import expanded
 from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.util.package import VERSION
 
 REMOTE = "fedscale_ext.cluster.remote"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -82,10 +84,6 @@ class Access:
         return cls(python, auth.ssh_user or "", _file("ssh_private_key", auth.ssh_private_key),
                    _file("ssh_config", auth.ssh_config))  # fmt: skip
 
-    def to_json(self) -> dict[str, Any]:
-        """For the record of a job; ``Access(**…)`` reads it."""
-        return asdict(self)
-
     def command(self, host: str, module: str = REMOTE, *words: str) -> list[str]:
         """The command line that runs a module of this package on a host, this machine included."""
         if is_here(host):
@@ -100,8 +98,6 @@ class Access:
 
     def trouble(self, host: str, code: int, lines: Sequence[str]) -> str:
         """Explain why a host could not be used, from how its ssh ended."""
-        from fedscale_ext.util.package import VERSION
-
         text = "\n".join(lines)
         last = one_line(lines[-1], 200) if lines else f"exit code {code}"
         for pattern, sentence in _TROUBLES:
@@ -119,8 +115,6 @@ def is_here(host: str) -> bool:
 
 def hosts_by_process(config: JobConfig) -> dict[str, str]:
     """The host of each process by its name, the aggregator's first; UserError for a host that ssh must not be given."""
-    from fedscale_ext.driver.preparation import AGGREGATOR
-
     host_of = {AGGREGATOR: config.fedscale.ps_ip}
     for rank, (host, _) in enumerate(executor_slots(config), start=1):
         host_of[f"executor {rank}"] = host
@@ -128,11 +122,8 @@ def hosts_by_process(config: JobConfig) -> dict[str, str]:
         if host != "::1" and not re.fullmatch(_HOST, host):
             raise UserError(f"{key} names {host!r}, which is no host's name or IPv4 address: correct it")
     for worker in config.cluster.worker_ips:
-        if ":" not in worker and not is_here(worker.strip()):
-            raise UserError(
-                f"worker_ips names {worker.strip()} without slots: write {worker.strip()}:[n], n executors, or [n,m] "
-                "for n on its first GPU and m on its second"
-            )
+        if not is_here(worker.strip()):
+            check_slots(worker)
     if config.fedscale.ps_ip in _LOOPBACK:
         away = next((host for host in host_of.values() if not is_here(host)), None)
         if away is not None:

@@ -1,13 +1,11 @@
 """Manifests that run a job on Kubernetes: the aggregator's Job, an indexed Job of executors that join, a Service."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from fedscale_ext.cluster.joining import join_arguments
-from fedscale_ext.config.executor_slots import executor_slots
+from fedscale_ext.cluster import joining
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import preparation, runs
@@ -33,23 +31,18 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     for option, value in (("--image", image), ("--claim", claim)):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", value):
             raise UserError(f"{option} {value!r} is no name of Kubernetes: write letters, digits and . _ : / @ -")
-    executors = len(executor_slots(config))
-    if not executors:
-        raise UserError(
-            "worker_ips asks for no executors: write host:[n] for n of them, on nodes of Kubernetes' choice"
-        )
+    executors = sum(sum(counts) for _, counts in joining.slots(config, "host"))
     keys, token_file = config.cluster, f"{_TOKEN}/token"
     shared = {"time_stamp": runs.new_stamp(config), "ps_port": _PORT, "token_file": token_file}
-    alone = replace(config, cluster=keys.model_copy(update={"worker_ips": ()}))  # executors join
     entry = ["python", "-m", "fedscale_ext.cluster.entry", keys.exp_path, keys.aggregator_entry]
-    words = [*map(_literal, preparation.arguments(alone, **shared)[AGGREGATOR]), "--ps_ip=$(POD_IP)"]
-    join = ["python", "-m", "fedscale_ext.cli", "executor", "join"]
-    arguments = [*map(_literal, join_arguments(config, name, _PORT)), "--token-file", token_file]
+    words = [*map(_literal, joining.aggregator_arguments(config, **shared)), "--ps_ip=$(POD_IP)"]
+    join = ["python", *joining.JOIN]
+    options = [joining.address(name, _PORT), *map(_literal, joining.options(config)), "--token-file", token_file]
     pod = (image, claim, config.fedscale.use_cuda)
     documents = [
         _service(name),
         _job(name, AGGREGATOR, entry, words, *pod, backoffLimit=0),  # --resume is a new job
-        _job(name, _EXECUTORS, join, arguments, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
+        _job(name, _EXECUTORS, join, options, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
              completions=executors, parallelism=executors),  # a pod that is lost is replaced
     ]  # fmt: skip
     head = (

@@ -19,9 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cluster.joining import join_arguments
+from fedscale_ext.cluster import joining
 from fedscale_ext.config.arguments import expanded
-from fedscale_ext.config.executor_slots import slots_by_worker
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.events import print_event
@@ -33,8 +32,6 @@ from fedscale_ext.util.token import read_token, token_in_memory
 
 ANY = "any"  # a host of worker_ips: whichever node has room
 _NEEDS = "Ray is not installed: run pip install 'fedscale_ext[ray]', on the nodes too"
-_OVER, _CANNOT = 0, 2  # exit codes of `executor join`
-_PAUSES_S = (0.0, 1.0, 5.0, 30.0)  # before an executor that failed joins again, and before all further times
 _ANSWER_S = 15.0  # longest wait for the cluster's address to answer
 _LEAVE_S = 8.0  # for the other executors to leave, once one of them has heard that the job is over
 
@@ -51,7 +48,7 @@ def crew(address: str) -> Crew:
     def command(config: JobConfig, port: int, token_file: str) -> list[str]:
         order = {
             "ray": address,
-            "words": join_arguments(config, aggregator_address(config), port),
+            "words": [joining.address(aggregator_address(config), port), *joining.options(config)],
             "token_file": token_file,
             "work_dir": config.cluster.work_dir or os.getcwd(),
             "executors": [[host, share] for host, share in shares(config)],
@@ -81,20 +78,12 @@ def aggregator_address(config: JobConfig) -> str:
 
 def shares(config: JobConfig) -> list[tuple[str, float]]:
     """The host of each executor in ``worker_ips``, and its share of a GPU: 1 / n of one on which n train."""
-    for worker in config.cluster.worker_ips:
-        if ":" not in worker:
-            raise UserError(
-                f"worker_ips names {worker} without slots: write {worker}:[n], n executors on its first GPU"
-            )
-    asked = [
+    return [
         (host, 1 / count if config.fedscale.use_cuda else 0.0)
-        for host, counts in slots_by_worker(config)
+        for host, counts in joining.slots(config, ANY)
         for count in counts
         for _ in range(count)
     ]
-    if not asked:
-        raise UserError(f"worker_ips asks for no executors: write {ANY}:[n] for n executors on nodes of Ray's choice")
-    return asked
 
 
 @dataclass(repr=False)
@@ -119,20 +108,18 @@ class Executor:
     def work(self, pause_s: float) -> tuple[int, str]:
         """Join the job after a pause and work until it is over; the exit code and the last line of output."""
         time.sleep(pause_s)
-        env = preparation.environment()
-        del env[preparation.EVENTS_VARIABLE]  # its words are for people
         file = token_in_memory(self.token)
+        descriptor = int(file.rpartition("/")[2])
         folder = Path(expanded("work_dir", self.work_dir)).expanduser()  # ~ and variables are the node's own
-        join = [sys.executable, "-m", "fedscale_ext.cli", "executor", "join", *self.words, "--token-file", file]
         try:
             process = subprocess.Popen(
-                join, cwd=folder, env=env, pass_fds=[int(file.rpartition("/")[2])],
+                joining.command(self.words, file), cwd=folder, env=joining.environment(), pass_fds=[descriptor],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
         except OSError as error:
-            return _CANNOT, f"{error.filename}: {error.strerror}; set work_dir to a folder that all nodes have"
+            return joining.CANNOT, f"{error.filename}: {error.strerror}; set work_dir to a folder that all nodes have"
         finally:
-            os.close(int(file.rpartition("/")[2]))
+            os.close(descriptor)
         line = ""
         for line in process.stdout or ():
             print(line, end="", flush=True)  # Ray brings it to the driver's output.log
@@ -188,18 +175,18 @@ def _bring(ray: Any, actors: Sequence[Any]) -> None:
         try:
             code, last_line = ray.get(done)
         except ray.exceptions.RayError as error:  # the actor could not be made
-            code, last_line = _CANNOT, one_line(str(error).strip().splitlines()[-1], 300)
-        if code == _OVER:
+            code, last_line = joining.CANNOT, one_line(str(error).strip().splitlines()[-1], 300)
+        if code == joining.OVER:
             if working:
                 ray.wait(list(working), num_returns=len(working), timeout=_LEAVE_S)
             return
-        if code == _CANNOT and not working:
+        if code == joining.CANNOT and not working:
             raise UserError(last_line)
-        if code == _CANNOT:
+        if code == joining.CANNOT:
             print_event({"event": "notice", "message": f"an executor on Ray cannot join and is given up: {last_line}"})
         else:
             failures[actor] += 1
-            working[actor.work.remote(_PAUSES_S[min(failures[actor], len(_PAUSES_S) - 1)])] = actor
+            working[actor.work.remote(joining.pause_s(failures[actor]))] = actor
 
 
 if __name__ == "__main__":

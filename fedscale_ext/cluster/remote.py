@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.cluster import check
+from fedscale_ext.cluster import check, joining
 from fedscale_ext.config.arguments import expanded
 from fedscale_ext.config.job_config import entry_path, from_argv
 from fedscale_ext.core.errors import UserError
@@ -65,15 +65,14 @@ def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[s
     path = _folder(job, host) / f"{name}.json"
     path.write_text(json.dumps(asdict(Proc.of(name, os.getpid()))), encoding="utf-8")  # it stays this process
     file = token_in_memory(bytes.fromhex(token))
-    env = {**environment(), SILENCE_VARIABLE: str(SILENT_S)}
     if "entry" in order:
         exp_path, entry = order["entry"]
         argv = resuming(argv, Path(order["log_dir"])) if order["log_dir"] is not None else argv  # again, after its end
-        command = [str(entry_path(exp_path, entry)), *argv, f"--token_file={file}"]
+        command = [sys.executable, str(entry_path(exp_path, entry)), *argv, f"--token_file={file}"]
+        env = environment()
     else:
-        del env[EVENTS_VARIABLE]  # its words are for people
-        command = ["-m", "fedscale_ext.cli", "executor", "join", *argv, "--token-file", file]
-    os.execve(sys.executable, [sys.executable, *command], env)
+        command, env = joining.command(argv, file), joining.environment()
+    os.execve(sys.executable, command, {**env, SILENCE_VARIABLE: str(SILENT_S)})
 
 
 def _note(log_dir: str, process: str, reason: str, after_round: int, **_: Any) -> None:

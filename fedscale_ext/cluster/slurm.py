@@ -1,4 +1,4 @@
-"""Jobs in Slurm allocations, by submitit: one task per executor, the first of which also runs the aggregator.
+"""Jobs in Slurm allocations, by submitit: each task is an executor that joins, the first also runs the aggregator.
 
 Nodes share a file system: the tasks read what to do, and the job's token, from a folder of the submitting user, and the
 first task writes there where it listens.
@@ -8,31 +8,31 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.config.executor_slots import slots_by_worker
+from fedscale_ext.cluster import joining
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import JobConfig, load_config, read_conf
+from fedscale_ext.config.job_config import JobConfig, entry_path, load_config, read_conf
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
-from fedscale_ext.driver.job_checks import refuse_changed_data
-from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.driver import jobs, preparation, sweep_plan, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display, counted
-from fedscale_ext.driver.run import has_finished, resume_keys
-from fedscale_ext.driver.supervision import has_checkpoint
+from fedscale_ext.driver.run import checked_run, resume_keys
+from fedscale_ext.driver.supervision import has_checkpoint, resuming
 from fedscale_ext.driver.sweep import ENDING
 from fedscale_ext.driver.sweeps import Sweep
 from fedscale_ext.transport.endpoint import host_address
-from fedscale_ext.util.token import BYTES, write_token
+from fedscale_ext.util.token import write_token
 
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 _FOLDER = "slurm"  # below a job's, or a sweep's
@@ -40,6 +40,8 @@ _FOLDER = "slurm"  # below a job's, or a sweep's
 _IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
 _LOOK_S = 0.2
 _ADDRESS_S = 300.0  # longest wait of a task for the first one
+_LEAVE_S = 15.0  # for the first task's executor to leave when the job is over
+_ASKED = (130, -signal.SIGTERM)  # exit codes of an executor that was asked to leave
 
 
 def submit(
@@ -137,19 +139,12 @@ def _new_job(
 ) -> jobs.Job | None:
     """The record of a job that is to be queued, with what its tasks read in its folder; None if it has finished."""
     name = config.fedscale.job_name
-    last = jobs.read(name)
-    again = resume or resume_from is not None
-    log_path, stamp = runs.choose_run(config, last, again, overrides, display.notice)
-    if again:
-        run = runs.run_folder(log_path, name, stamp)
-        runs.check_unchanged(config, run)
-        runs.check_rounds(config, run, last, resume_from=resume_from)
-        refuse_changed_data(config, run, display)
-        if resume and has_finished(config, last, run, display):
-            return None
-    job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), status="queued")
-    keys = resume_keys(resume, resume_from)
-    write_plan(config, job.log_dir / _FOLDER, log_path=log_path, time_stamp=stamp, **keys)
+    run = checked_run(config, jobs.read(name), overrides, display, resume, resume_from)
+    if run is None:
+        return None
+    job = jobs.Job(name, config.origin(), *run, [], Proc.of("driver", os.getpid()), status="queued")
+    where = {"log_path": job.log_path, "time_stamp": job.time_stamp}
+    write_plan(config, job.log_dir / _FOLDER, **where, **resume_keys(resume, resume_from))
     return job
 
 
@@ -170,7 +165,9 @@ class _Queue:
         if config.fedscale.use_cuda:
             self.parameters["gpus_per_node"] = len(counts)
         if executor == "slurm":
-            self.parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more}
+            # the aggregator's failure ends the executors on other nodes; theirs fails no task
+            self.parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more,
+                                "slurm_srun_args": ["--kill-on-bad-exit=1"]}  # fmt: skip
             if at_once is not None:
                 self.parameters["slurm_array_parallelism"] = at_once
 
@@ -222,9 +219,9 @@ def _executor(cluster: str) -> Any:
 
 def _shape(config: JobConfig) -> tuple[int, list[int]]:
     """Nodes, and executors on each GPU of one, from worker_ips, whose hosts' names Slurm chooses."""
-    workers = slots_by_worker(config)
-    counts = workers[0][1] if workers else []
-    if any(other != counts for _, other in workers) or not sum(counts):
+    workers = joining.slots(config, "node")
+    counts = workers[0][1]
+    if any(other != counts for _, other in workers):
         raise UserError(
             "under Slurm each entry of worker_ips stands for a node, and all nodes run the same number of executors: "
             "write the same slots for each, as in node1:[2], node2:[2]"
@@ -248,60 +245,81 @@ def _options(texts: Sequence[str]) -> dict[str, str]:
 def write_plan(config: JobConfig, folder: Path, **shared: Any) -> None:
     """Write what each task is to run, and the token, to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "address").unlink(missing_ok=True)
-    token = write_token(folder / "token", secrets.token_hex(BYTES))
-    entries = [str(path) for path in config.entry_paths()]
-    words = preparation.arguments(config, **shared, token_file=token)
-    port = int(config.fedscale.ps_port)
-    plan = {"entries": entries, "words": words, "port": port, "work_dir": os.getcwd()}
+    for address in folder.glob("address-*"):
+        address.unlink()
+    token = write_token(folder / "token", joining.token(config).hex())
+    entry = str(entry_path(config.cluster.exp_path, config.cluster.aggregator_entry))
+    plan = {
+        "aggregator": [entry, *joining.aggregator_arguments(config, **shared, token_file=str(token))],
+        "executors": joining.options_by_executor(config),
+        "port": int(config.fedscale.ps_port),
+        "work_dir": os.getcwd(),
+    }
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
 
 
 def run_task(folder: str) -> None:
-    """One task of the allocation, as submitit runs it; RuntimeError where a process fails."""
+    """One task of the allocation, as submitit runs it; RuntimeError if the aggregator fails."""
     import submitit
 
     run_rank(Path(folder), submitit.JobEnvironment().global_rank)
 
 
 def run_rank(folder: Path, rank: int) -> None:
-    """Run executor ``rank + 1``, and the aggregator beside the first one, to their end."""
+    """Run executor ``rank + 1``, and the aggregator beside the first one, to their end.
+
+    Slurm queues a job again if one of its nodes fails. The job then goes on from its checkpoint, on other nodes.
+    """
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     os.chdir(plan["work_dir"])
-    aggregator, executor = plan["entries"]
-    address = _announce(folder, plan["port"]) if rank == 0 else _await(folder)
-    where = [f"--ps_ip={address['ip']}", f"--ps_port={address['port']}"]
-    commands = {AGGREGATOR: [aggregator, *plan["words"][AGGREGATOR]]} if rank == 0 else {}
-    name = f"executor {rank + 1}"
-    commands[name] = [executor, *plan["words"][name]]
-    env = preparation.environment()
-    env.pop(preparation.EVENTS_VARIABLE)  # nobody listens
-    running = {
-        name: subprocess.Popen([sys.executable, *argv, *where], env=env, stdin=subprocess.PIPE)
-        for name, argv in commands.items()
-    }
-    codes = {name: process.wait() for name, process in running.items()}  # they end when this process does
-    failed = {name: code for name, code in codes.items() if code != 0}
-    if AGGREGATOR in failed or (failed and AGGREGATOR not in codes):
-        raise RuntimeError(", ".join(f"{name} ended with exit code {code}" for name, code in failed.items()))
+    starts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+    address_file = folder / f"address-{starts}"  # where an earlier start listened is of no use
+    work = (plan["executors"][rank], address_file, folder / "token")
+    if rank > 0:
+        _work(*work)
+        return
+    argv = resuming(plan["aggregator"], folder.parent) if starts > 0 else plan["aggregator"]
+    aggregator = _begin(argv, plan["port"], address_file)
+    executor = threading.Thread(target=_work, args=work, daemon=True)
+    executor.start()
+    code = aggregator.wait()
+    if code != 0:
+        raise RuntimeError(f"the aggregator ended with exit code {code}")
+    executor.join(_LEAVE_S)
 
 
-def _announce(folder: Path, port: int) -> dict[str, Any]:
-    """Choose where the aggregator listens, and tell the other tasks."""
+def _begin(argv: Sequence[str], port: int, address_file: Path) -> "subprocess.Popen[bytes]":
+    """Start the aggregator on this node, at ``port`` or for 0 any free one, and tell the other tasks where."""
     ip = host_address()
     with socket.create_server((ip, port)) as server:
-        address = {"ip": ip, "port": server.getsockname()[1]}
-    temporary = folder / "address.new"
-    temporary.write_text(json.dumps(address), encoding="utf-8")
-    os.replace(temporary, folder / "address")
-    return address
+        port = server.getsockname()[1]
+    env = preparation.environment()
+    env.pop(preparation.EVENTS_VARIABLE)  # nobody listens
+    # what a task starts ends with it, when its standard input does
+    command = [sys.executable, *argv, f"--ps_ip={ip}", f"--ps_port={port}"]
+    aggregator = subprocess.Popen(command, env=env, stdin=subprocess.PIPE)
+    temporary = address_file.with_name("address.new")
+    temporary.write_text(joining.address(ip, port), encoding="utf-8")
+    os.replace(temporary, address_file)
+    return aggregator
 
 
-def _await(folder: Path) -> dict[str, Any]:
+def _work(options: Sequence[str], address_file: Path, token: Path) -> None:
+    """Join the job, again after a failure, until it is over or this executor cannot join or is asked to leave."""
+    command = joining.command([_await(address_file), *options], str(token))
+    for failures in count(1):
+        code = subprocess.Popen(command, env=joining.environment(), stdin=subprocess.PIPE).wait()
+        if code in (joining.OVER, joining.CANNOT, *_ASKED):
+            return
+        print(f"the executor ended with exit code {code} and joins again", flush=True)
+        time.sleep(joining.pause_s(failures))
+
+
+def _await(address_file: Path) -> str:
+    """The aggregator's address, once the first task has written it."""
     deadline = time.monotonic() + _ADDRESS_S
-    while not (folder / "address").is_file():
+    while not address_file.is_file():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"the first task has not written {folder / 'address'} within {_ADDRESS_S:g} s")
+            raise RuntimeError(f"the first task has not written {address_file} within {_ADDRESS_S:g} s")
         time.sleep(_LOOK_S)
-    address: dict[str, Any] = json.loads((folder / "address").read_text(encoding="utf-8"))
-    return address
+    return address_file.read_text(encoding="utf-8")

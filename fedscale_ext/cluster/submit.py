@@ -2,18 +2,15 @@
 
 import contextlib
 import os
-import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedscale_ext.cluster import access, check, hosts, results
+from fedscale_ext.cluster import access, check, hosts, joining, results
 from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.hosts import Hosts
-from fedscale_ext.cluster.joining import join_arguments
-from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, to_argv
 from fedscale_ext.core.errors import UserError
@@ -27,7 +24,6 @@ from fedscale_ext.driver.setup_commands import plain_commands
 from fedscale_ext.driver.supervision import Restarts
 from fedscale_ext.driver.sweep import Way
 from fedscale_ext.metrics.restarts import drop_restarts
-from fedscale_ext.util.token import BYTES, read_token
 
 _STOP_S = 22.0  # a submitted job is stopped within 20 s, on all of its hosts
 _AT_ONCE = 16  # hosts that are asked side by side
@@ -67,20 +63,18 @@ def submit(
         again = resume or resume_from is not None
         if again and last is None:
             raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
-        if again and last:
-            runs.check_unchanged(config, last.log_dir, files_here=False)  # the aggregator compares its own, and data
-            runs.check_rounds(config, last.log_dir, last, resume_from=resume_from)
-            if resume and has_finished(config, last, last.log_dir, display):
+        before = last if again else None
+        if before is not None:
+            runs.check_unchanged(config, before.log_dir, files_here=False)  # the aggregator compares its own, and data
+            runs.check_rounds(config, before.log_dir, before, resume_from=resume_from)
+            if resume and has_finished(config, before, before.log_dir, display):
                 return 0
         if last:
             jobs.kill_children(last)
-        stamp = last.time_stamp if again and last else runs.new_stamp(config)
-        log_path = last.log_path if again and last else str(Path(config.fedscale.log_path).absolute())
-        source = config.origin()
-        job = jobs.Job(
-            name, source, log_path, stamp, [], Proc.of("driver", os.getpid()),
-            cluster={"access": way.to_json(), "places": host_of, "there": _before(last, host_of) if again else None},
-        )  # fmt: skip
+        stamp = before.time_stamp if before else runs.new_stamp(config)
+        log_path = before.log_path if before else str(Path(config.fedscale.log_path).absolute())
+        where = {"access": asdict(way), "places": host_of, "there": _checkpoints(before, host_of)}
+        job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), cluster=where)
         preparation.make_log_dir(job)
         if not again:
             drop_restarts(job.log_dir)
@@ -93,10 +87,10 @@ def submit(
         return code
 
 
-def _before(last: jobs.Job | None, host_of: dict[str, str]) -> str | None:
-    """Where the last run has its checkpoints on the aggregator's host, whatever ``log_path`` says by now; None where
-    that host had none of it."""
-    cluster = (last.cluster if last else None) or {}
+def _checkpoints(before: jobs.Job | None, host_of: dict[str, str]) -> str | None:
+    """Where the run to resume has its checkpoints on the aggregator's host, whatever ``log_path`` says by now; None
+    where that host had none of it."""
+    cluster = (before.cluster if before else None) or {}
     same = cluster.get("places", {}).get(AGGREGATOR) == host_of[AGGREGATOR]
     return cluster.get("there") if same else None
 
@@ -129,7 +123,8 @@ class ClusterRun(Run):
         self, config: JobConfig, job: jobs.Job, processes: Hosts, display: Display, restarts: Restarts | None
     ) -> None:
         super().__init__(job, processes, display, restarts, idle_keys(config))
-        self.config, self.way = config, processes.access
+        assert job.cluster is not None
+        self.config, self.way, self.record = config, processes.access, job.cluster
         self.host_of = dict(processes.hosts)
         self.keys: dict[str, Any] = {}
         self.ready = False  # the first executor has registered, and the job begins
@@ -151,8 +146,7 @@ class ClusterRun(Run):
 
     def _prepare(self, setup: list[list[str]]) -> Outcome | None:
         try:
-            token_file = self.config.job.token_file
-            self.token = secrets.token_hex(BYTES) if token_file is None else read_token(token_file).hex()
+            self.token = joining.token(self.config).hex()
             self._settle(self._check(setup))
         except UserError as error:
             return Outcome("failed", 2, str(error))
@@ -189,8 +183,7 @@ class ClusterRun(Run):
         return reports
 
     def _checked_argv(self, host: str) -> list[str]:
-        assert self.job.cluster is not None
-        there = self.job.cluster["there"] if host == self.host_of[AGGREGATOR] else None
+        there = self.record["there"] if host == self.host_of[AGGREGATOR] else None
         log_path = {"log_path": there} if there else {}
         return to_argv(self.config, **log_path, time_stamp=self.job.time_stamp)
 
@@ -204,24 +197,19 @@ class ClusterRun(Run):
         if self.keys and reports[host].newest:
             self.job.time_stamp = str(reports[host].newest)
         there = self._log_path(host)
-        assert self.job.cluster is not None
-        self.job.cluster["there"] = there
+        self.record["there"] = there
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
-        alone = replace(config, cluster=config.cluster.model_copy(update={"worker_ips": ()}))  # those below join
-        self.ranks = preparation.arguments(alone, **shared, **self.keys)
-        self.job.argv = self.ranks[AGGREGATOR]
-        for number, (_, gpu) in enumerate(executor_slots(config), start=1):
-            words = join_arguments(config, config.fedscale.ps_ip, int(reports[host].port or 0))
-            gpus = ["--gpu", str(gpu)] if config.fedscale.use_cuda else []
-            self.ranks[f"executor {number}"] = [*words, "--number", str(number), *gpus]
+        self.job.argv = joining.aggregator_arguments(config, **shared, **self.keys)
+        address = joining.address(config.fedscale.ps_ip, reports[host].port or 0)
+        executors = ([address, *options] for options in joining.options_by_executor(config))
+        self.ranks = dict(zip(self.host_of, [self.job.argv, *executors], strict=True))
         self._remember()
 
     def _log_path(self, host: str) -> str:
         """``log_path`` on the aggregator's host, absolute; ~ and variables are that host's own. A resumed job's stays
         where its checkpoints are."""
-        assert self.job.cluster is not None
-        if self.job.cluster["there"]:
-            return str(self.job.cluster["there"])
+        if self.record["there"]:
+            return str(self.record["there"])
         log_path = str(self.config.given.get("log_path", self.config.fedscale.log_path))
         if log_path[:1] in "~$":
             return log_path
@@ -287,8 +275,7 @@ class ClusterRun(Run):
     # ---- results ----
 
     def _there(self) -> str:
-        assert self.job.cluster is not None
-        return str(PurePosixPath(self.job.cluster["there"]) / "logs" / self.job.name / self.job.time_stamp)
+        return str(PurePosixPath(self.record["there"]) / "logs" / self.job.name / self.job.time_stamp)
 
     def _has_checkpoint(self) -> bool:
         done = self.job.round["round"] if self.job.round else 0

@@ -47,7 +47,7 @@ class Job:
     stopped: str | None = None  # why it finished before its last round
     notices: list[str] = field(default_factory=list)  # different sentences that it gave, in their order
     executors: list[dict[str, Any]] = field(default_factory=list)  # who is present, as server/attendance.py has it
-    cluster: dict[str, Any] | None = None  # cluster.job.Places of a job that was submitted to other machines
+    cluster: dict[str, Any] | None = None  # where a job that was submitted runs
     in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
 
     @property

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
@@ -54,6 +55,11 @@ def arguments(config: JobConfig, **shared: Any) -> dict[str, list[str]]:
     for rank, (_, gpu) in enumerate(slots, start=1):
         result[f"executor {rank}"] = configuration.to_argv(config, **shared, this_rank=rank, cuda_device=f"cuda:{gpu}")
     return result
+
+
+def without_executors(config: JobConfig) -> JobConfig:
+    """The same job without executors of its own: all of them join."""
+    return replace(config, cluster=config.cluster.model_copy(update={"worker_ips": ()}))
 
 
 def hide_key(config: JobConfig) -> JobConfig:

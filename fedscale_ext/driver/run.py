@@ -4,7 +4,7 @@ import os
 import shlex
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,8 +60,7 @@ class Crew:
 
     def alone(self, config: JobConfig) -> JobConfig:
         """The same job without executors of its own, its aggregator where those that join reach it."""
-        config = with_values(config, ps_ip=self.address(config))
-        return replace(config, cluster=config.cluster.model_copy(update={"worker_ips": ()}))
+        return preparation.without_executors(with_values(config, ps_ip=self.address(config)))
 
 
 def start(
@@ -82,16 +81,10 @@ def start(
     plain, shell = preparation.check_start(config)
     with jobs.claim(name):
         last = jobs.read(name)
-        again = resume or resume_from is not None
-        log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
-        if again:
-            run = runs.run_folder(log_path, name, time_stamp)
-            runs.check_unchanged(config, run)
-            runs.check_rounds(config, run, last, resume_from=resume_from)
-            if compare_data:
-                refuse_changed_data(config, run, display)
-            if resume and has_finished(config, last, run, display):
-                return 0
+        chosen = checked_run(config, last, overrides, display, resume, resume_from, compare_data)
+        if chosen is None:
+            return 0
+        log_path, time_stamp = chosen
         if last:
             jobs.kill_children(last)
         port = preparation.port(config)
@@ -106,6 +99,7 @@ def start(
         job = jobs.Job(name, config.origin(), log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         try:
             preparation.make_log_dir(job)
+            again = resume or resume_from is not None
             if not again:
                 drop_restarts(job.log_dir)
             if shell:
@@ -120,6 +114,27 @@ def start(
             return code
         finally:
             token.unlink(missing_ok=True)
+
+
+def checked_run(
+    config: JobConfig, last: jobs.Job | None, overrides: Sequence[str], display: Display, resume: bool,
+    resume_from: int | None, compare_data: bool = True,
+) -> tuple[str, str] | None:  # fmt: skip
+    """``log_path`` and ``time_stamp`` of a new run, or of the run to resume, whose settings and data must be the job's.
+
+    None if all rounds of the run to resume are done. UserError for a run that cannot be resumed.
+    """
+    again = resume or resume_from is not None
+    log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
+    if again:
+        run = runs.run_folder(log_path, config.fedscale.job_name, time_stamp)
+        runs.check_unchanged(config, run)
+        runs.check_rounds(config, run, last, resume_from=resume_from)
+        if compare_data:
+            refuse_changed_data(config, run, display)
+        if resume and has_finished(config, last, run, display):
+            return None
+    return log_path, time_stamp
 
 
 def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
@@ -142,7 +157,7 @@ def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
 
 
 class _Running(Protocol):
-    """What a job's processes are heard and ended by: Processes on this machine, cluster.links.Links on many."""
+    """What a job's processes are heard and ended by: Processes on this machine, cluster.hosts.Hosts on many."""
 
     inbox: "SimpleQueue[Exit | ProcessEvent | Interrupt]"
     tails: dict[str, deque[str]]

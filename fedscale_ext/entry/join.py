@@ -74,8 +74,7 @@ def join(options: JoinOptions, wait_s: float, say: Callable[[str], None]) -> Non
     offer.check_data(open_job_data(config).digest, config.fedscale.data_dir)
     prepare_process(config)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    executor = executor_class(config.job.method)(config)
-    log = _log_to_file_only()
+    executor, log = make_executor(config)
     say(f"executor {offer.executor} works on {device}; Ctrl-C lets it leave, and its work goes to others; log: {log}")
     try:
         executor.run()
@@ -109,16 +108,17 @@ def configuration(offer: Offer, options: JoinOptions, wait_s: float) -> JobConfi
     return config
 
 
-def _log_to_file_only() -> str:
-    """Keep FedScale's log, which its executor's constructor has set up, off the terminal, but for errors.
+def make_executor(config: JobConfig) -> tuple[Any, str]:
+    """Make the executor, whose constructor begins FedScale's log, and keep that off the terminal, but for errors.
 
     Returns:
-        The path of the log's file.
+        The executor, and the path of the log's file.
 
     """
+    logging.root.handlers.clear()  # FedScale's first message has made one, and its constructor would add none to it
+    executor = executor_class(config.job.method)(config)
     for handler in logging.root.handlers:
         if type(handler) is logging.StreamHandler:
             handler.setLevel(logging.ERROR)
-    return ", ".join(
-        handler.baseFilename for handler in logging.root.handlers if isinstance(handler, logging.FileHandler)
-    )
+    files = [handler.baseFilename for handler in logging.root.handlers if isinstance(handler, logging.FileHandler)]
+    return executor, ", ".join(files)

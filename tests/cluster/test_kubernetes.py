@@ -77,6 +77,8 @@ def test_executors_join_as_the_command_reads_it(monkeypatch):
 def test_a_job_without_executors_is_refused():
     with pytest.raises(UserError, match="worker_ips asks for no executors"):
         render(make_config({"ps_ip": "10.0.0.1", "worker_ips": []}, {"job_name": "j"}), "image", "data")
+    with pytest.raises(UserError, match="worker_ips names a without slots"):  # cores of this machine play no part
+        render(make_config({"ps_ip": "10.0.0.1", "worker_ips": ["a"]}, {"job_name": "j"}), "image", "data")
 
 
 def test_the_dockerfile_takes_what_is_there():

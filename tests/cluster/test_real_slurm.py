@@ -5,6 +5,7 @@ same jobs on submitit's local executor.
 """
 
 import getpass
+import json
 import os
 import platform
 import secrets
@@ -13,6 +14,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,8 @@ STATES = ("PENDING", "RUNNING", "COMPLETING")  # of a job that the queue has
 
 def lacks() -> str | None:
     """What is not installed of all that the tests need."""
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'fedscale_ext[slurm]'")
     missing = [name for name in (*DAEMONS, "sbatch", "srun") if shutil.which(name, path=PLACES) is None]
+    missing += ["submitit"] if find_spec("submitit") is None else []
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
@@ -67,10 +69,10 @@ class SlurmCluster(Cluster):
                  "log-file": self.slurm / "munged.log", "seed-file": self.slurm / "munged.seed"}  # fmt: skip
         options = [f"--{option}={path}" for option, path in files.items()]
         self._daemon("munged", "--foreground", "--force", "--num-threads=1", *options)
-        wait_for(lambda: socket_path.exists() or self._gone(), 60)
+        wait_for(lambda: socket_path.exists() or self._gone(), 120)
 
     def _nodes(self) -> None:
-        user, host = getpass.getuser(), platform.node()
+        user, host = getpass.getuser(), platform.node().partition(".")[0]
         controller, *ports = free_ports(1 + len(NODES))
         lines = [
             "ClusterName=test",
@@ -94,6 +96,7 @@ class SlurmCluster(Cluster):
             "SelectTypeParameters=CR_CPU",
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0",
             "SlurmdParameters=config_overrides",  # a node has the CPUs that are written here
+            "MessageTimeout=100",
             "KillWait=2",
             "UnkillableStepTimeout=600",
             "ReturnToService=2",
@@ -107,7 +110,8 @@ class SlurmCluster(Cluster):
         self._daemon("slurmctld", "-D", "-c", "-f", self.env["SLURM_CONF"])
         for name in NODES:
             self._daemon("slurmd", "-D", "-N", name, "-f", self.env["SLURM_CONF"])
-        wait_for(lambda: self.ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * len(NODES) or self._gone(), 60)
+        idle, sinfo = ["idle"] * len(NODES), ("sinfo", "-h", "-N", "-o", "%T")
+        wait_for(lambda: self.ask(*sinfo, fails=True).split() == idle or self._gone(), 120)
 
     def _daemon(self, name: str, *words: object) -> None:
         path = str(shutil.which(name, path=PLACES))
@@ -121,10 +125,11 @@ class SlurmCluster(Cluster):
         assert not ended, f"{ended} ended: {said}"
         return False
 
-    def ask(self, *words: str) -> str:
-        """The output of one of Slurm's commands; empty if it fails."""
-        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=60)
-        return done.stdout if done.returncode == 0 else ""
+    def ask(self, *words: str, fails: bool = False) -> str:
+        """The output of one of Slurm's commands, which may fail if ``fails`` says so."""
+        done = subprocess.run(words, env=self.env, capture_output=True, text=True, timeout=120)
+        assert fails or done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
 
     def queue(self) -> list[str]:
         """States of the jobs that Slurm still has in its queue."""
@@ -149,14 +154,9 @@ class SlurmCluster(Cluster):
         return {name: value.strip() for name, _, value in lines}
 
     def finished(self, job: str) -> None:
-        """Wait until a job's results are there; fail if it left the queue without them."""
+        """Wait until Slurm has no more jobs; fail if this one has no results then."""
+        wait_for(lambda: not self.queue(), 900)
         record = self.job(job)
-
-        def over() -> bool:
-            return (record.log_dir / "summary.json").is_file() or not self.queue()
-
-        wait_for(over)
-        wait_for(lambda: not self.queue(), 120)
         said = "".join(path.read_text() for path in Path((record.cluster or {})["folder"]).glob("*_log.*"))
         assert (record.log_dir / "summary.json").is_file(), said
 
@@ -166,7 +166,20 @@ class SlurmCluster(Cluster):
             patch.setenv("FEDSCALE_EXT_STATE", self.env["FEDSCALE_EXT_STATE"])
             return jobs.find(name)
 
-    def left(self) -> list[psutil.Process]:
+    def rounds(self, job: str) -> int:
+        """How many rounds a job has done."""
+        file = self.job(job).log_dir / "metrics.jsonl"
+        return file.read_text().count("\n") if file.is_file() else 0
+
+    def requeue(self, job: str) -> None:
+        """What Slurm does with a job when one of its nodes fails: all tasks end, and begin anew later."""
+        its = (self.job(job).cluster or {})["slurm"]
+        self._process(0).suspend()  # so that the job cannot end before; Slurm ends it
+        self.ask("scontrol", "requeue", its)
+        wait_for(lambda: self.queue() == ["PENDING"] and not self.processes())
+        self.ask("scontrol", "update", f"JobId={its}", "StartTime=now")  # it would wait for two minutes
+
+    def processes(self) -> list[psutil.Process]:
         """Processes of Slurm's jobs: all that know this cluster but its daemons."""
         daemons, processes = {daemon.pid for daemon in self.daemons}, []
         for process in psutil.process_iter():
@@ -182,8 +195,8 @@ class SlurmCluster(Cluster):
         super().close()
         try:
             if len(self.daemons) == 2 + len(NODES):
-                self.ask("scancel", "--full", "--user", getpass.getuser())
-                wait_for(lambda: not self.left(), 120)
+                self.ask("scancel", "--full", "--user", getpass.getuser(), fails=True)
+                wait_for(lambda: not self.processes(), 120)
         finally:
             for daemon in reversed(self.daemons):
                 daemon.terminate()
@@ -198,7 +211,7 @@ class SlurmCluster(Cluster):
 def cluster(tmp_path_factory: pytest.TempPathFactory, cluster_data: Path) -> Iterator[SlurmCluster]:
     reason = lacks()
     if reason is not None:
-        pytest.skip(f"no Slurm can be started here: {reason}")
+        pytest.skip(f"no Slurm can be started here, {reason}")
     cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"), cluster_data)
     yield cluster
     cluster.close()
@@ -241,6 +254,26 @@ def test_a_sweep_is_an_array_whose_jobs_are_those_of_one_machine(cluster: SlurmC
         assert chain(record.log_dir) == chain_here(seed=seed)
     out, _ = cluster.fedscale("driver", "status", "tiny-sweep").communicate(timeout=400)
     assert out.count("finished") == 2
+
+
+def test_executors_that_die_join_again_and_a_requeued_job_goes_on(cluster: SlurmCluster, chain_here) -> None:
+    rounds = 16
+    patience = {"lease_s": 2, "register_timeout_s": 300, "replacement_s": 300}
+    cluster.submit(cluster.conf(rounds=rounds, job_conf=patience))
+    wait_for(lambda: cluster.rounds("tiny") >= 2 or not cluster.queue())
+    with cluster.held():
+        before = cluster.rounds("tiny")
+        for number in (1, 2):
+            cluster.kill_rank(number)
+    wait_for(lambda: cluster.rounds("tiny") > before + 2 or not cluster.queue())  # by those that joined again
+    assert before + 2 < cluster.rounds("tiny") < rounds
+    cluster.requeue("tiny")
+    cluster.finished("tiny")
+    log_dir = cluster.job("tiny").log_dir
+    assert chain(log_dir) == chain_here(rounds=rounds)
+    said = [path.read_text() for path in (log_dir / "slurm").glob("*_log.out")]
+    assert sum(text.count("the executor ended with exit code -9 and joins again") for text in said) == 2
+    assert len(json.loads((log_dir / "summary.json").read_text())["resumed"]) == 1
 
 
 def test_a_queued_job_is_shown_and_stopped(cluster: SlurmCluster) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from typer.testing import CliRunner
 
 from cluster.conftest import wait_for
 from fedscale_ext.cli.driver_commands import app
-from fedscale_ext.cluster import slurm
+from fedscale_ext.cluster import joining, slurm
 from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.progress import Display
+from fedscale_ext.util.token import read_token, write_token
 
 pytest.importorskip("submitit")
 
@@ -54,11 +56,13 @@ def test_the_script_asks_for_what_the_configuration_says(here, job_file, monkeyp
     lines = set(script.read_text().splitlines())
     assert {"#SBATCH --nodes=3", "#SBATCH --ntasks-per-node=2", "#SBATCH --time=120", "#SBATCH --partition=gpu",
             "#SBATCH --cpus-per-task=2", "#SBATCH --job-name=tiny"} <= lines  # fmt: skip
+    assert "srun " in script.read_text() and " --kill-on-bad-exit=1 " in script.read_text()
     assert not any("gpus" in line for line in lines)
     assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
     assert (folder / "token").read_text().strip() not in script.read_text() + (folder / "plan.json").read_text()
-    words = json.loads((folder / "plan.json").read_text())["words"]
-    assert len(words) == 7 and f"--token_file={folder}/token" in words["executor 6"]
+    plan = json.loads((folder / "plan.json").read_text())
+    assert f"--token_file={folder}/token" in plan["aggregator"] and "--num_executors=0" in plan["aggregator"]
+    assert plan["executors"] == [["--wait", "120", "--number", str(number)] for number in range(1, 7)]
     assert slurm.state(job) == "pending"
     slurm.cancel(job)
     assert "scancel" in (here / "bin/calls").read_text()
@@ -115,8 +119,8 @@ def test_a_sweep_is_one_array_of_which_some_run_at_once(here, job_file, monkeypa
     for job, point in zip(records, sweep.points, strict=True):
         assert sweep.run_of(job.name) == job.log_dir
         plan = json.loads((job.log_dir / "slurm/plan.json").read_text())
-        assert f"--seed={point.seed}" in plan["words"]["aggregator"] and plan["port"] == 0
-        assert f"--job_name={job.name}" in plan["words"]["executor 4"]
+        assert f"--seed={point.seed}" in plan["aggregator"] and plan["port"] == 0
+        assert f"--job_name={job.name}" in plan["aggregator"] and len(plan["executors"]) == 4
         assert (job.log_dir / "slurm/token").read_text().strip() not in script.read_text()
     runner = CliRunner()
     assert runner.invoke(app, ["stop", "tiny-sweep"]).output == (
@@ -153,6 +157,8 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file):
         (["a=b\n#SBATCH --uid=0"], ["a:[1]"], "write it as sbatch has it"),
         (["a b=c"], ["a:[1]"], "write it as sbatch has it"),
         ([], ["a:[1]", "b:[2]"], "all nodes run the same number of executors"),
+        ([], ["a:[1]", "b"], "worker_ips names b without slots: write b:[n], n executors"),
+        ([], ["a:[0]"], "worker_ips asks for no executors: write node:[n] for n executors"),
     ],
 )
 def test_what_slurm_cannot_do_is_refused(here, job_file, options, workers, sentence):
@@ -174,6 +180,64 @@ def test_later_tasks_wait_for_the_first_ones_address(here, job_file, monkeypatch
         slurm.run_rank(here / "plan", 1)
 
 
-def test_gpus_are_those_of_one_node():
+def test_a_requeued_job_does_not_join_where_its_earlier_start_listened(here, job_file, monkeypatch, capfd):
+    monkeypatch.setattr(slurm, "_ADDRESS_S", 0.0)
+    slurm.write_plan(load_config(job_file), here / "plan")
+    (here / "plan/address-0").write_text("10.0.0.1:5")
+    monkeypatch.setattr(joining, "command", lambda words, token: [sys.executable, "-c", f"print('{words[0]}')"])
+    slurm.run_rank(here / "plan", 1)
+    assert capfd.readouterr().out == "10.0.0.1:5\n"
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with pytest.raises(RuntimeError, match=r"has not written .*address-1"):
+        slurm.run_rank(here / "plan", 1)
+    slurm.write_plan(load_config(job_file), here / "plan")  # a resumed job writes to the same folder
+    assert not list((here / "plan").glob("address-*"))
+
+
+def test_a_requeued_aggregator_goes_on_from_its_checkpoint(here, job_file, monkeypatch):
+    writes = "import sys; open(sys.argv[0] + '.words', 'a').write(' '.join(sys.argv[1:]) + '\\n')"
+    (here / "entry.py").write_text(writes)
+    config = load_config(job_file, [f"exp_path={here}", "aggregator_entry=entry.py"])
+    slurm.write_plan(config, here / "slurm")
+    monkeypatch.setattr(slurm, "_work", lambda options, address_file, token: None)
+    (here / "checkpoints").mkdir()
+    (here / "checkpoints/checkpoint-000001.safetensors").touch()
+    slurm.run_rank(here / "slurm", 0)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    slurm.run_rank(here / "slurm", 0)
+    first, second = (here / "entry.py.words").read_text().splitlines()
+    assert "--resume=True" not in first and " --resume=True " in second
+
+
+def test_a_jobs_own_token_is_that_of_its_tasks(here, job_file):
+    own = write_token(here / "own", "ab" * 32)
+    slurm.write_plan(load_config(job_file, [f"token_file={own}"]), here / "plan")
+    assert read_token(here / "plan/token") == bytes.fromhex("ab" * 32)
+
+
+def joins(folder: Path, *ends: str) -> list[str]:
+    """A program in place of ``executor join``, which ends in these ways one after another."""
+    (folder / "join.py").write_text(
+        "import os, sys\nfolder, *ends = sys.argv[1:]\npath = os.path.join(folder, 'tries')\n"
+        "open(path, 'a').write('x')\nend = ends[os.path.getsize(path) - 1]\n"
+        "os.kill(os.getpid(), -int(end)) if end[0] == '-' else sys.exit(int(end))\n"
+    )
+    return [sys.executable, str(folder / "join.py"), str(folder), *ends]
+
+
+@pytest.mark.parametrize("last", ["0", "2", "130", "-15"])
+def test_an_executor_that_dies_joins_again_until_it_is_over(here, monkeypatch, last):
+    pauses = []
+    monkeypatch.setattr(slurm.time, "sleep", pauses.append)
+    monkeypatch.setattr(joining, "command", lambda words, token: joins(here, "-9", "1", last, "0"))
+    (here / "address").write_text("10.0.0.1:5")
+    slurm._work([], here / "address", here / "token")
+    assert (here / "tries").read_text() == "xxx" and pauses == [1.0, 5.0]
+
+
+def test_gpus_are_those_of_one_node(here):
     config = make_config({"worker_ips": ["a:[1,1]", "b:[1,1]"]}, {"use_cuda": True})
     assert slurm._shape(config) == (2, [1, 1])
+    slurm.write_plan(config, here / "plan")
+    gpus = [options[-2:] for options in json.loads((here / "plan/plan.json").read_text())["executors"]]
+    assert gpus == [["--gpu", "0"], ["--gpu", "1"]] * 2

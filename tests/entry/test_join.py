@@ -1,5 +1,6 @@
 """A process that joins a running job: what it runs with, and why it may not begin."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,10 @@ from aggregator_service import configuration as job_configuration
 from aggregator_service import connection, registration, serving
 
 from fedscale_ext.cli import executor_commands, main
-from fedscale_ext.config.job_config import shared_argv, with_values
+from fedscale_ext.config.job_config import make_config, shared_argv, with_values
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.entry.join import JoinOptions, configuration, join
+from fedscale_ext.entry.join import JoinOptions, configuration, join, make_executor
+from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.transport.joining import Offer
 
 
@@ -127,3 +129,17 @@ def test_a_refused_process_leaves_the_job_as_it_was(service: Any) -> None:
         join(options, 5.0, said.append)
     assert len(said) == 1 and "executor 3" in said[0]
     assert service.infos.keys() == {"1", "2"} and not service.refusals.counts()
+
+
+def test_a_process_that_joins_writes_its_log_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    logging.info("FedScale says so when it closes the connection that asked")  # and logging sets itself up
+    flat = {"job_name": "tiny", "log_path": str(tmp_path), "time_stamp": "executor-3", "use_cuda": False}
+    config = make_config({"worker_ips": []}, flat)
+    prepare_process(config)
+    _, log = make_executor(config)
+    logging.info("a word")
+    assert log == str(tmp_path / "logs/tiny/executor-3/executor/log")
+    assert "a word" in Path(log).read_text()
+    for handler in logging.root.handlers:
+        handler.close()
