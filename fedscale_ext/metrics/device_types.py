@@ -114,7 +114,7 @@ def _of_type(
     phases: tuple[Participation, Participation, Participation],
     untested_last: int,
 ) -> dict[str, Any]:
-    """Figures of one type; its costs until it settled, or until round ``untested_last`` where nobody of it is tested."""
+    """Figures of one type; costs until it settled, or until round ``untested_last`` where nobody of it is tested."""
     settled_index = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
     last = tested[settled_index].round if settled_index is not None else untested_last
     taken, opened = (np.zeros(len(mine), dtype=np.int64) for _ in range(2))

@@ -46,7 +46,11 @@ def test_without_the_data_noise_tells_whether_it_computes_the_same(job_file: Pat
     job = trained(job_file)
     job.header["config"]["data_dir"] = str(tmp_path / "gone")
     done = export(job, tmp_path / "m.onnx")
-    assert done.why_noise == "the data of the job are not there" and done.right is done.reached is None and done.difference < 1e-5
+    assert (
+        done.why_noise == "the data of the job are not there"
+        and done.right is done.reached is None
+        and done.difference < 1e-5
+    )
 
 
 @pytest.mark.second_tier
@@ -97,7 +101,7 @@ def test_a_model_that_only_began_the_clients_own_is_not_written(job_file: Path, 
     for asked in ({"model": key}, {}):
         with pytest.raises(UserError, match=f"model {key} of tiny has its initial weights: clients keep models"):
             export(job, tmp_path / "m.onnx", **asked)
-    with pytest.raises(UserError, match="has a personal model, .*: `fedscale predict` uses it"):
+    with pytest.raises(UserError, match=r"has a personal model, .*: `fedscale predict` uses it"):
         export(job, tmp_path / "m.onnx", client=job.clients.names[0])
 
 
