@@ -138,5 +138,6 @@ FEDSCALE_MEANINGS = {
     "eval_interval": "Rounds from one test of all clients to the next. The first and the last round are tested, too.",
     "test_bsz": "Samples of a batch in tests. It changes speed and memory, not results.",
     "filter_less": "Clients with fewer training samples never train. Small data sets want 0.",
-    "use_cuda": "Train on GPUs.",
+    "use_cuda": "Train on GPUs. What HypeMeFed and Moss train on the server runs on a GPU of the aggregator's machine, "
+    "if it has one.",
 }

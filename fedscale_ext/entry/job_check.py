@@ -27,12 +27,12 @@ from fedscale_ext.data.job_data import check_same_data, data_arguments, open_job
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.entry.in_process import without_port
 from fedscale_ext.entry.launch import prepare_process, run_guarded
-from fedscale_ext.executor.executor import device_of
 from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.server.announcements import ready_event
 from fedscale_ext.transport.registration import read_registration, registration
 from fedscale_ext.util.quantities import quantity
 from fedscale_ext.util.reading import MEGA, read_json
+from fedscale_ext.util.torch_devices import device_of
 
 _PROGRESS_S = 0.25  # between two events of progress
 _MOST_OPEN = 16  # data sets: jobs of a sweep share one per seed

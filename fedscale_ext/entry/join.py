@@ -11,10 +11,10 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.entry.launch import executor_class, prepare_process
-from fedscale_ext.executor.executor import device_of
 from fedscale_ext.transport.joining import Offer, request_offer
 from fedscale_ext.transport.signing import JOINING
 from fedscale_ext.util.code_digest import code_digest
+from fedscale_ext.util.torch_devices import device_of
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The executor: keeps data and models resident, trains and tests the units that it is handed."""
 
 import logging
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,6 @@ from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
@@ -31,6 +29,7 @@ from fedscale_ext.transport.executor_link import Connection, Link
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import registration
 from fedscale_ext.util.stopwatch import Stopwatch
+from fedscale_ext.util.torch_devices import device_of
 
 _UNUSABLE = "unusable"  # why the states that came with a unit cannot be used
 
@@ -231,15 +230,3 @@ class MultiModelExecutor(NoPickle, Executor):
             objective=item["objective"],
         )
         return replace(config, **{**overrides, "local_steps": local.steps, "local_epochs": local.epochs})
-
-
-def device_of(args: Namespace) -> torch.device:
-    """Where this process trains; UserError for a GPU that is not there."""
-    if not args.use_cuda:
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise UserError("use_cuda is True but torch finds no GPU: set use_cuda: False")
-    device, gpus = torch.device(args.cuda_device or "cuda:0"), torch.cuda.device_count()
-    if (device.index or 0) >= gpus:
-        raise UserError(f"there is no GPU {device.index}, there are {gpus}: correct worker_ips")
-    return device

@@ -71,8 +71,14 @@ class DrawnFrom(TorchFunctionMode):
         if func is functional.dropout:
             return self._dropped(*args, **(kwargs or {}))
         if func is Tensor.bernoulli_:
-            return func(*args, **{"generator": self._generator, **(kwargs or {})})
+            return self._bernoulli(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+    def _bernoulli(self, x: Tensor, *args: Any, **options: Any) -> Tensor:
+        if x.device == self._generator.device:
+            return x.bernoulli_(*args, **{"generator": self._generator, **options})
+        drawn = torch.empty(x.shape, dtype=x.dtype, device=self._generator.device)
+        return x.copy_(drawn.bernoulli_(*args, **{"generator": self._generator, **options}))
 
     def _dropped(self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         return x * mask(x.shape, p, self._generator, x) if training and p > 0 else x

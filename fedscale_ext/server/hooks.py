@@ -43,6 +43,7 @@ from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.macs import MacCounter
 from fedscale_ext.util.stopwatch import Stopwatch
+from fedscale_ext.util.torch_devices import server_device
 
 _KEPT_NOTICES = 100  # different ones, in the summary; the log has all
 NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
@@ -295,6 +296,14 @@ class MethodHooks(Coordinator):
         if self.config.job.groups_by == "capacity":
             return self.capacity
         return main_classes(self.config, self.data_info["digest"]).astype(np.float64)
+
+    def server_device(self) -> torch.device:
+        """Where what the method trains on the server runs: the GPU, if ``use_cuda`` is on and this machine has one.
+        A notice tells that it does."""
+        device = server_device(self.args)
+        if device.type != "cpu":
+            self.notice("what the method trains on the server runs on the GPU")
+        return device
 
     @property
     def static_statistics(self) -> bool:

@@ -40,7 +40,8 @@ def server(
     ``capacity`` in MACs per client; without it every model fits everybody.
     """
     keys = {key if is_job_key(key) else f"{method}.{key}": value for key, value in keys.items()}
-    given = {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed, "public_samples": 1}
+    given = {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed, "public_samples": 1,
+             "use_cuda": False}  # fmt: skip
     config = make_config({}, {**given, **keys})
     made = object.__new__(cls)
     made.params = make_params(cls.Params, config)

@@ -11,10 +11,11 @@ from job_results import assert_equal, result
 import fedscale_ext
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.executor import executor, faults
+from fedscale_ext.executor import faults
 from fedscale_ext.tasks.evaluate import Evaluate
 from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.util.torch_devices import device_of
 
 BAD = 3  # a client
 
@@ -101,8 +102,8 @@ def test_a_gpu_that_is_not_there_is_bad_input(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(UserError, match=said):
-        executor.device_of(Namespace(use_cuda=True, cuda_device=device))
-    assert executor.device_of(Namespace(use_cuda=False, cuda_device=device)) == torch.device("cpu")
+        device_of(Namespace(use_cuda=True, cuda_device=device))
+    assert device_of(Namespace(use_cuda=False, cuda_device=device)) == torch.device("cpu")
 
 
 def test_a_unit_that_raises_twice_is_dropped_and_counted(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,8 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
 
     def _hypernetworks(self) -> HyperNetworks:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.pool[self.whole].state.items()}
-        networks = HyperNetworks(shapes, self.params, torch_stream(self.seed, "hypernetworks"))
+        generator = torch_stream(self.seed, "hypernetworks")
+        networks = HyperNetworks(shapes, self.params, generator, self.server_device())
         if not networks.pairs:
             raise UserError(f"model {self.args.model} has no convolution that could be generated from another one")
         k, sources = self.params.components, networks.factored

@@ -1,6 +1,5 @@
 """All hypernetworks of a model: trained on a round's deep clients, generating what shallow ones lack (section 4.4)."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from fedscale_ext.methods.hypemefed.rescaling import factor_to
 from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
 from fedscale_ext.methods.hypemefed.training import train
 from fedscale_ext.util.threads import in_threads
+from fedscale_ext.util.torch_devices import CPU, threads_on
 
 State = Mapping[str, torch.Tensor]
 
@@ -41,7 +41,7 @@ class HyperNetworks:
         shapes: Mapping[str, Sequence[int]],
         options: Options,
         generator: torch.Generator,
-        device: str = "cpu",
+        device: torch.device = CPU,
         threads: int | None = None,
     ) -> None:
         """Draw the networks of a full model's state, which ``shapes`` describes by name.
@@ -50,17 +50,17 @@ class HyperNetworks:
             shapes: Shape of each tensor of the full model's state.
             options: What the hypernetworks are like.
             generator: Draws the initial values.
-            device: Where the networks train.
-            threads: How many pairs train at once; as many as the machine has processors by default.
+            device: Where the networks train and generate. States come from the CPU and generated tensors return to it.
+            threads: How many pairs train at once; by default, as many as the machine has processors, and one on a GPU.
 
         Raises:
             UserError: The networks do not fit into memory.
 
         """
-        self.options, self.device = options, torch.device(device)
-        self.threads = threads or os.cpu_count() or 1
+        self.options, self.device = options, device
+        self.threads = threads or threads_on(device)
         self.pairs, self.skipped = pairs(shapes, kinds(options.generate))
-        check_memory(self.pairs, options, self.threads)
+        check_memory(self.pairs, options, self.threads, device)
         self.networks = {pair.target: _network(pair, options, generator) for pair in self.pairs}
         self.diverged: list[str] = []
         self.orders: dict[str, list[list[int]]] = {}

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 import psutil
+import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.hypemefed import vectors
@@ -10,6 +11,7 @@ from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
 from fedscale_ext.methods.hypemefed.mlp import Mlp
 from fedscale_ext.methods.hypemefed.pairs import Pair
 from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.util.torch_devices import CPU
 
 
 def by_components(pair: Pair, options: Options) -> bool:
@@ -48,14 +50,15 @@ def peak_bytes(sizes: Sequence[int], threads: int) -> int:
     return 4 * (sum(sizes) + 4 * sum(sorted(sizes)[-threads:]))
 
 
-def check_memory(pairs: Collection[Pair], options: Options, threads: int) -> None:
-    """Raise UserError where the networks need more memory than the machine has."""
-    total = psutil.virtual_memory().total
+def check_memory(pairs: Collection[Pair], options: Options, threads: int, device: torch.device = CPU) -> None:
+    """Raise UserError where the networks need more memory than the machine has, or the GPU that they train on."""
+    on_gpu = device.type == "cuda"
+    total = torch.cuda.get_device_properties(device).total_memory if on_gpu else psutil.virtual_memory().total
     threads = min(threads, len(pairs))
     needed = peak_bytes([parameters(pair, options) for pair in pairs], threads)
     if needed > total:
         instead = "hypemefed.variant low_rank" if options.variant == "naive" else "a smaller hypemefed.hidden"
         raise UserError(
-            f"the hypernetworks want {needed / 2**30:,.1f} GiB while {threads} of them train at once, and this machine "
-            f"has {total / 2**30:,.1f} GiB; take {instead} or a smaller model"
+            f"the hypernetworks want {needed / 2**30:,.1f} GiB while {threads} of them train at once, and "
+            f"{'the GPU' if on_gpu else 'this machine'} has {total / 2**30:,.1f} GiB; take {instead} or a smaller model"
         )

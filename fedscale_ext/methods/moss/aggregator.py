@@ -39,7 +39,7 @@ class MossAggregator(DeviceTypesAggregator):
         data = self.public_data()
         self.notice(f"the server's public data are {data.says}")
         target = self._ce_target(data)
-        self.public = Public(data.x, data.labels if target == "labels" else None)
+        self.public = Public(data.x, data.labels if target == "labels" else None).to(self.server_device())
         self.server = self._server(target)
         self.figures = ServerFigures(self.server.transfers)
         if isinstance(self.server, ProxyModels):

@@ -37,6 +37,7 @@ from fedscale_ext.methods.moss.matching import MapTargets
 from fedscale_ext.methods.moss.twice_differentiable import TwiceDifferentiable
 from fedscale_ext.models.taps import map_shapes
 from fedscale_ext.util.ranges import Count, Decay, NotNegative, Positive
+from fedscale_ext.util.torch_devices import CPU
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ class Report:
 class Wire:
     """The transfer from one teacher to one student: TL, TD and r, kept between rounds.
 
-    ``phi``: TL and TD; ``projections``: r; ``moments``: Adam's. Results depend on these, the arguments of :meth:`run`
-    and nothing else.
+    ``phi``: TL and TD; ``projections``: r; ``moments``: Adam's; all on the CPU between transfers. Results
+    depend on these, the arguments of :meth:`run` and nothing else.
     """
 
     def __init__(
@@ -150,13 +151,13 @@ class Wire:
 
         Args:
             teacher: The teacher's logits and tapped maps of the samples.
-            state: The student's state before.
-            x: Samples [N, C, H, W].
+            state: The student's state before, on any device.
+            x: Samples [N, C, H, W]; the transfer runs on their device.
             labels: Classes int64 [N]; None where the teacher's probabilities are the target.
             generator: Orders the samples; dropout draws from it too.
 
         Returns:
-            The student's new state, and the figures of the last epoch.
+            The student's new state, on the device of the old one, and the figures of the last epoch.
 
         Raises:
             FloatingPointError: The transfer diverged. Call :meth:`begin` next, as its networks may hold anything.
@@ -169,8 +170,8 @@ class Wire:
         target = teacher.logits.softmax(1) if labels is None or options.ce_target == "teacher" else labels
         targets = MapTargets.of(teacher.maps, self._shapes[1])
         means = [each.mean((2, 3)) for each in teacher.maps]  # by m: [N, C_m, H, W] -> [N, C_m]
-        self._to(x.dtype)
-        problem = Student(self.student, self.student_taps, state, x.dtype, generator)
+        self._to(x.device, x.dtype)
+        problem = Student(self.student, self.student_taps, state, x, generator)
         if options.projection_start == "least_squares" and not self.solved:
             self.projections = matching.solved_projections(problem.maps(x, options.batch_size), targets)
             self.solved = True
@@ -179,7 +180,8 @@ class Wire:
         figures: list[tuple[Tensor, Tensor, Tensor]] = []
         for _ in range(options.epochs):
             figures.clear()
-            for rows in batches(len(x), options.batch_size, generator):
+            for drawn in batches(len(x), options.batch_size, generator):
+                rows = drawn.to(x.device)
                 batch = Batch(x[rows], target[rows], targets[rows], tuple(each[rows] for each in means))
                 theta, velocity, losses = self._batch(problem, theta, velocity, batch)
                 figures.append(losses)
@@ -190,8 +192,9 @@ class Wire:
         check_finite(
             [*means_of_epoch, *new.values(), *(each for part in networks for each in part.values())], "the transfer"
         )
+        self._to(CPU, x.dtype)
         ce, loss, located = map(float, means_of_epoch)
-        return {name: each.to(state[name].dtype) for name, each in new.items()}, Report(ce, loss, located)
+        return {name: each.to(state[name]) for name, each in new.items()}, Report(ce, loss, located)
 
     def _batch(
         self, problem: Student, theta: State, velocity: State, batch: Batch
@@ -220,7 +223,7 @@ class Wire:
             self._adam(gradients[1])
         elif options.learns:
             self._adam(self._meta_gradient(problem, theta, velocity, batch))
-        return theta, velocity, (ce, loss, torch.stack(located).mean() if located else torch.zeros(()))
+        return theta, velocity, (ce, loss, torch.stack(located).mean() if located else torch.zeros_like(loss))
 
     def _meta_gradient(self, problem: Student, theta: State, velocity: State, batch: Batch) -> State:
         """Return the gradient of (d)'s CE by phi, through (c) and (b) backwards.
@@ -364,12 +367,13 @@ class Wire:
         options, names = self.options, list(self.phi)
         adam([self.phi[name] for name in names], [gradients[name].contiguous() for name in names],
              [self.moments[f"first.{name}"] for name in names], [self.moments[f"second.{name}"] for name in names], [],
-             [torch.tensor(float(self.steps - 1)) for _ in names], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+             [torch.full((), float(self.steps - 1), device=self.phi[name].device) for name in names],
+             fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
              lr=options.meta_lr, weight_decay=options.meta_weight_decay, eps=1e-8, maximize=False)  # fmt: skip
 
-    def _to(self, dtype: torch.dtype) -> None:
+    def _to(self, device: torch.device, dtype: torch.dtype) -> None:
         for name in ("phi", "projections", "moments"):
-            setattr(self, name, {key: each.to(dtype) for key, each in getattr(self, name).items()})
+            setattr(self, name, {key: each.to(device, dtype) for key, each in getattr(self, name).items()})
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return (tensors, JSON) for a checkpoint. The tensors are its own: write them before the next :meth:`run`."""

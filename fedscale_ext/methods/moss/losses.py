@@ -32,7 +32,7 @@ class Observed:
 
 def observe(spec: ModelSpec, state: State, x: Tensor, names: tuple[str, ...]) -> Observed:
     """Run a teacher on samples x [N, C, H, W] in evaluation: its logits and the maps of the layers ``names``."""
-    module, tensors = skeleton(spec).eval(), _cast(state, x.dtype)
+    module, tensors = skeleton(spec).eval(), _cast(state, x)
     with torch.no_grad():
         outputs = [_outputs(module, part, names, tensors) for part in x.split(_OBSERVED)]
     maps = tuple(torch.cat([parts[index] for _, parts in outputs]) for index in range(len(names)))
@@ -62,9 +62,10 @@ class Student:
     """The student's losses as functions of its parameters; its dropout draws from ``generator``."""
 
     def __init__(
-        self, spec: ModelSpec, names: tuple[str, ...], state: State, dtype: torch.dtype, generator: torch.Generator
+        self, spec: ModelSpec, names: tuple[str, ...], state: State, like: Tensor, generator: torch.Generator
     ) -> None:
-        self.module, self.names, tensors = skeleton(spec).train(), names, _cast(state, dtype)
+        """Begin at ``state``, with the type and on the device of ``like``."""
+        self.module, self.names, tensors = skeleton(spec).train(), names, _cast(state, like)
         self._generator = generator
         self.parameters = {name: tensors[name] for name in parameter_names(spec)}
         self.buffers = {name: each.clone() for name, each in tensors.items() if name not in self.parameters}
@@ -124,11 +125,13 @@ def reestimated(spec: ModelSpec, state: State, x: Tensor, batch_size: int) -> St
     """
     if not bn_statistics.layers(state):
         return state
-    module = models.build(spec).to(x.dtype)
+    module = models.build(spec).to(x.device, x.dtype)
     module.load_state_dict(state)
     seen = bn_statistics.sums(module, x.tensor_split(math.ceil(len(x) / batch_size)))
     return bn_statistics.with_statistics(state, seen)
 
 
-def _cast(state: State, dtype: torch.dtype) -> State:
-    return {name: each.to(dtype) if each.is_floating_point() else each for name, each in state.items()}
+def _cast(state: State, like: Tensor) -> State:
+    """The state on the device of ``like``, its floating-point tensors with that type."""
+    device, dtype = like.device, like.dtype
+    return {name: each.to(device, dtype if each.is_floating_point() else each.dtype) for name, each in state.items()}

@@ -21,13 +21,13 @@ is left out of FILE, a type that it was to teach keeps its model, and its networ
 PM^G stays as it was and nobody learns from it.
 """
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedscale_ext import models
@@ -39,6 +39,7 @@ from fedscale_ext.methods.moss.knowledge_transfer import Options, Report, Wire
 from fedscale_ext.methods.moss.losses import Observed, observe, reestimated
 from fedscale_ext.models import ModelSpec
 from fedscale_ext.util.threads import in_threads
+from fedscale_ext.util.torch_devices import threads_on
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class Public:
 
     x: Tensor
     labels: Tensor | None
+
+    def to(self, device: torch.device) -> "Public":
+        """Return the same data on a device, which is then that of all transfers."""
+        return Public(self.x.to(device), None if self.labels is None else self.labels.to(device))
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,9 @@ class _Transfer(NamedTuple):
 class Transfers(ABC):
     """The transfers between types, with what they keep from round to round.
 
-    Results depend on ``seed``, the rounds and the states alone: transfers run in ``threads`` threads at once.
+    Transfers run on the device of the public samples; states come from the CPU and return to it. Results depend on
+    ``seed``, the rounds and the states alone: transfers run in ``threads`` threads at once; by default as many as the
+    machine has processors, and one on a GPU.
     ``progress`` is told the round, how many of its transfers are done, and how many it has.
     ``transfers``: the type that each is of and where it leads or comes from, in words, by name. ``statistics``: whose
     BatchNorm's running statistics are, those of training or of the public samples.
@@ -111,7 +118,7 @@ class Transfers(ABC):
     ) -> None:
         self.types, self.options, self.seed = dict(types), options, seed
         self.copies, self.aggregation, self.statistics = same_arch_transfer == "copy", aggregation, statistics
-        self.threads, self.progress = threads or os.cpu_count() or 1, progress
+        self.threads, self.progress = threads, progress
         self.wires: dict[str, Wire] = {}
         self.transfers: dict[str, tuple[str, str]] = {}
 
@@ -168,7 +175,7 @@ class Transfers(ABC):
         if jobs:
             tell(0)
         largest_first = sorted(jobs, key=lambda job: -models.cost(self.wires[job.name].student).training_macs)
-        transfers = in_threads(largest_first, run, self.threads)
+        transfers = in_threads(largest_first, run, self._threads(public))
         return {job.name: each for job, each in zip(largest_first, transfers, strict=True) if each is not None}
 
     def _with_statistics(self, spec: ModelSpec, state: State, public: Public) -> State:
@@ -181,9 +188,12 @@ class Transfers(ABC):
         self, held: Mapping[str, tuple[ModelSpec, State, tuple[str, ...]]], public: Public
     ) -> dict[str, Observed]:
         observations = in_threads(
-            held.values(), lambda each: observe(each[0], each[1], public.x, each[2]), self.threads
+            held.values(), lambda each: observe(each[0], each[1], public.x, each[2]), self._threads(public)
         )
         return dict(zip(held, observations, strict=True))
+
+    def _threads(self, public: Public) -> int:
+        return self.threads or threads_on(public.x.device)
 
     def _weights(self, fidelities: Mapping[str, float], samples: Mapping[str, int]) -> list[float]:
         return [fidelities[key] if self.aggregation == "file" else float(samples[key]) for key in fidelities]

@@ -53,3 +53,11 @@ def test_no_more_networks_than_there_are_train_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1))
     with pytest.raises(UserError, match="while 4 of them train at once"):
         HyperNetworks(shapes(), Options(), torch.Generator(), threads=16)
+
+
+def test_networks_on_a_gpu_are_to_fit_into_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda:0")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=2**50))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1))
+    with pytest.raises(UserError, match=r"want .* GiB while 1 of them train at once, and the GPU has"):
+        HyperNetworks(shapes(), Options(), torch.Generator(), gpu)

@@ -13,6 +13,7 @@ from fedscale_ext.methods.moss.knowledge_transfer import Options, Wire
 from fedscale_ext.methods.moss.losses import observe
 from tests.methods.moss.toy import OPTIONS, SHAPE, SPECS, double, generator, public, seen, start, wire
 
+DOUBLE = torch.zeros((), dtype=torch.float64)
 PAIRS = [("resnet", "cnn"), ("cnn", "resnet"), ("resnet", "mobilenet"), ("mobilenet", "mlp"), ("vit", "resnet")]
 
 
@@ -32,7 +33,7 @@ def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, lay
     options = replace(OPTIONS, lr=0.2, inner_steps=3, beta=0.7, meta_layers=layers)
     made, data = wire(teacher, student, options), public(5)
     found = seen(made, teacher, data)
-    problem = losses.Student(SPECS[student], made.student_taps, start(student), torch.float64, generator())
+    problem = losses.Student(SPECS[student], made.student_taps, start(student), DOUBLE, generator())
     wanted = matching.MapTargets.of(found.maps, made._shapes[1])
     batch = losses.Batch(data.x, data.labels, wanted, tuple(m.mean((2, 3)) for m in found.maps))
     theta = {**problem.parameters, **made.projections}
@@ -136,7 +137,7 @@ def test_projections_begin_as_the_least_squares_solution_once():
     at_random = run(wire("resnet", "cnn", replace(options, projection_start="random")), "resnet", "cnn")[1].matching
     begun = run(made, "resnet", "cnn")[1].matching
     assert begun < 0.5 * at_random
-    problem = losses.Student(SPECS["cnn"], made.student_taps, start("cnn"), torch.float64, generator())
+    problem = losses.Student(SPECS["cnn"], made.student_taps, start("cnn"), DOUBLE, generator())
     wanted = matching.MapTargets.of(seen_maps.maps, made._shapes[1])
     for n, maps in enumerate(problem.maps(data.x, 10)):  # numpy's solution of each, positions as rows
         height, width = maps.shape[2:]

@@ -29,7 +29,7 @@ def step(server, names, round=1, seed=1):
 def as_double(server):
     server.proxy = double(server.proxy)
     for wire in server.wires.values():
-        wire._to(torch.float64)
+        wire._to(torch.device("cpu"), torch.float64)
     return server
 
 
