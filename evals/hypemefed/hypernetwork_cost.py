@@ -63,6 +63,16 @@ def shapes(model: str, level: int) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in state.items() if name.startswith("block") and value.dim() == 4}
 
 
+def drawn_states(model: str, draw: torch.Generator) -> list[dict[str, torch.Tensor]]:
+    """Weights of the paper's participants of a model, drawn as torch initialises them."""
+    return [
+        {name: torch.randn(shape, generator=draw) / (27 * shape[1]) ** 0.5 for name, shape in held.items()}
+        for e, count in enumerate(MODELS[model][-1], start=1)
+        for held in [shapes(model, e)]
+        for _ in range(count)
+    ]
+
+
 def naive_parameters(model: str) -> list[int]:
     """Numbers in the naive network of each pair."""
     all_pairs, _ = pairs(shapes(model, 3), {"conv"})
@@ -81,12 +91,7 @@ def cell(model: str, label: str, precision: str, threads: int | None = None) -> 
     epochs = 1 if naive else EPOCHS
     options = Options(k=COMPONENTS[label], epochs=epochs, variant="naive" if naive else "low_rank", precision=precision)
     draw = torch.Generator().manual_seed(0)
-    states = [
-        {name: torch.randn(shape, generator=draw) / (27 * shape[1]) ** 0.5 for name, shape in held.items()}
-        for e, count in enumerate(MODELS[model][-1], start=1)
-        for held in [shapes(model, e)]
-        for _ in range(count)
-    ]
+    states = drawn_states(model, draw)
     whole = shapes(model, 3)
     before = psutil.Process().memory_info().rss / 2**20
     networks = HyperNetworks(whole, options, draw, threads=1 if naive else threads)

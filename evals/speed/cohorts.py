@@ -31,9 +31,10 @@ from fedscale_ext.training.samples import ClientSamples
 
 SHAPE, CLASSES, BATCH, SAMPLES = (1, 28, 28), 62, 10, 200
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    "nasbench201_base": lambda: models.build(models.named_spec("nasbench201_base", SHAPE, CLASSES)),
+    **{name: lambda name=name: models.build(models.named_spec(name, SHAPE, CLASSES))
+       for name in ("cnn_small", "cnn_leaf", "nasbench201_base")},
     "small_resnet18": lambda: SmallResNet18(SHAPE[0], CLASSES),
-}
+}  # fmt: skip
 
 
 def conf(client: int, asked: Namespace) -> ClientConfig:
@@ -89,10 +90,13 @@ def together(cohort: Cohort, start: dict[str, torch.Tensor], data: list[ClientSa
         trainer.train_cohort(part, cohort, [conf(begin + number, asked) for number in range(len(part))])
 
 
-def seconds(run: Callable[[], None], device: torch.device, repetitions: int) -> list[float]:
-    """Wall seconds of each repetition, after one that does not count."""
+def seconds(
+    run: Callable[[], None], device: torch.device, repetitions: int, warm_up: Callable[[], None] | None = None
+) -> list[float]:
+    """Wall seconds of each repetition, after one that does not count, or after ``warm_up`` in its place."""
+    (warm_up or run)()
     times = []
-    for _ in range(repetitions + 1):
+    for _ in range(repetitions):
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         began = time.perf_counter()
@@ -100,24 +104,36 @@ def seconds(run: Callable[[], None], device: torch.device, repetitions: int) -> 
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - began)
-    return times[1:]
+    return times
+
+
+def make_cohort(module: nn.Module, size: int, device: torch.device, precision: str) -> Cohort:
+    """The stacked form of a module for ``size`` clients, in the layout that executors choose."""
+    network = stacked(module, SHAPE)
+    assert network is not None
+    return Cohort(network, module, SHAPE, size, device, channels_last=channels_last_helps(device, precision))
+
+
+def prepared(
+    name: str, row: str, data: list[ClientSamples], asked: Namespace, device: torch.device
+) -> Callable[[], None]:
+    """What trains all clients once, with its network built: ``row`` is loop, resident or the size of cohorts."""
+    module = MODELS[name]().to(device)
+    if row == "loop":
+        return lambda: loop(module, data, asked)
+    if row == "resident":
+        keep: dict[str, Resident] = {}
+        return lambda: resident(module, data, asked, keep)
+    cohort = make_cohort(module, min(int(row), len(data)), device, asked.precision)
+    start = {key: tensor.clone() for key, tensor in module.state_dict().items()}
+    return lambda: together(cohort, start, data, asked)
 
 
 def table(name: str, asked: Namespace, device: torch.device) -> list[str]:
     """Markdown rows of one model."""
     data = clients(asked, device)
-    runs: dict[str, Callable[[], None]] = {}
-    plain, kept, keep = MODELS[name]().to(device), MODELS[name]().to(device), {}
-    runs["loop"] = lambda: loop(plain, data, asked)
-    runs["resident"] = lambda: resident(kept, data, asked, keep)
-    layout = {"channels_last": channels_last_helps(device, asked.precision)}
-    for size in asked.sizes:
-        module = MODELS[name]().to(device)
-        network = stacked(module, SHAPE)
-        assert network is not None
-        cohort = Cohort(network, module, SHAPE, min(size, asked.clients), device, **layout)
-        start = {key: tensor.clone() for key, tensor in module.state_dict().items()}
-        runs[str(size)] = lambda cohort=cohort, start=start: together(cohort, start, data, asked)
+    rows = ["loop", "resident", *map(str, asked.sizes)]
+    runs = {row: prepared(name, row, data, asked, device) for row in rows}
     best = {row: seconds(run, device, asked.repetitions) for row, run in runs.items()}
     return [
         f"| {name} | {row} | {min(times):.3f} | {max(times):.3f} | {min(best['loop']) / min(times):.2f}x |"

@@ -23,19 +23,35 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CONF = HERE.parents[1] / "benchmark_configs" / "fedtrans_femnist.yml"
 ROUNDS, EVALUATE, STAGE = 2000, 50, 40  # STAGE: gamma 10 + delta 30 rounds until a model's convergence is known
+CLI = [sys.executable, "-m", "fedscale_ext.cli"]
 HURRY = {"fedtrans.gamma": 1, "fedtrans.delta": 2, "fedtrans.beta": 1e9}
+
+
+def log_folder(work: Path) -> Path:
+    """Log folder of the measured job that writes into ``work``."""
+    return work / "logs" / "headline" / "run"
+
+
+def command(data: Path, work: Path, rounds: int, settings: list[str]) -> list[str]:
+    """The command of the measured job."""
+    keys = {"data_dir": data, "log_path": work, "job_name": "headline", "time_stamp": "run", "rounds": rounds,
+            "eval_interval": 20, "ps_port": 0, **HURRY}  # fmt: skip
+    settings = [f"--set={key}={value}" for key, value in keys.items()] + [f"--set={each}" for each in settings]
+    return [*CLI, "driver", "start", str(CONF), *settings]
 
 
 def measure(data: Path, work: Path, rounds: int, settings: list[str]) -> Path:
     """Log folder of the measured job, run now or before."""
-    folder = work / "logs" / "headline" / "run"
+    folder = log_folder(work)
     if not (folder / "summary.json").is_file():
-        keys = {"data_dir": data, "log_path": work, "job_name": "headline", "time_stamp": "run", "rounds": rounds,
-                "eval_interval": 20, "ps_port": 0, **HURRY}  # fmt: skip
-        settings = [f"--set={key}={value}" for key, value in keys.items()] + [f"--set={each}" for each in settings]
-        command = [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(CONF), *settings]
-        subprocess.run(command, check=True)
+        subprocess.run(command(data, work, rounds, settings), check=True)
     return folder
+
+
+def read(folder: Path) -> dict[int, dict[str, float]]:
+    """The stages of the job that a log folder is of."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return stages([json.loads(line) for line in lines])
 
 
 def stages(records: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
@@ -80,8 +96,7 @@ def main() -> None:
     parser.add_argument("--page", default="headline.md", help="file beside this one that the table is written to")
     asked = parser.parse_args()
     folder = measure(asked.data, asked.work, asked.rounds, asked.set)
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    found = stages(records)
+    found = read(folder)
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     kind = "generated" if summary["data"]["generated"] else "real"
     lines = [

@@ -15,12 +15,15 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from evals.speed import moss_loop
 from fedscale_ext import models
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss.knowledge_transfer import Options
 from fedscale_ext.methods.moss.proxy_models import ProxyModels, Public, Type
 
@@ -30,22 +33,30 @@ ROWS = {"ours": "ours", "loop": "loop, one torch thread", "threaded": "loop, as 
 TYPES = {"large": "resnet18", "medium": "mobilenetv2", "small": "lenet_80k"}
 
 
+def setting(
+    names: Mapping[str, str], epochs: int, samples: int, **switches: Any
+) -> tuple[ProxyModels, dict[str, State], Public]:
+    """A server for types of these models, their states, and generated public samples."""
+    types = {key: Type(models.named_spec(name, SHAPE, CLASSES)) for key, name in names.items()}
+    server = ProxyModels(types, Options(epochs=epochs), 1, **switches)
+    states = {key: models.initial_state(own.spec, 2) for key, own in types.items()}
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(samples, *SHAPE, generator=generator)
+    return server, states, Public(x, torch.randint(CLASSES, (samples,), generator=generator))
+
+
 def measure(row: str, args: argparse.Namespace) -> dict[str, float]:
     """One step of ``row``, one of ROWS."""
     torch.set_num_threads(args.threads if row == "threaded" else 1)
-    types = {key: Type(models.named_spec(name, SHAPE, CLASSES)) for key, name in TYPES.items()}
-    options = Options(epochs=args.epochs)
-    server = ProxyModels(types, options, 1, same_arch_transfer=args.same, threads=args.threads)
-    states = {key: models.initial_state(own.spec, 2) for key, own in types.items()}
-    generator = torch.Generator().manual_seed(3)
-    x = torch.randn(args.samples, *SHAPE, generator=generator)
-    public = Public(x, torch.randint(CLASSES, (args.samples,), generator=generator))
+    server, states, public = setting(
+        TYPES, args.epochs, args.samples, same_arch_transfer=args.same, threads=args.threads
+    )
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall, computed = time.perf_counter(), time.process_time()
     if row == "ours":
-        found = server.step(1, states, dict.fromkeys(types, 100), public).models
+        found = server.step(1, states, dict.fromkeys(states, 100), public).models
     else:
-        found = moss_loop.server_step(server, 1, states, dict.fromkeys(types, 100), public)
+        found = moss_loop.server_step(server, 1, states, dict.fromkeys(states, 100), public)
     return {
         "wall_s": time.perf_counter() - wall,
         "cpu_s": time.process_time() - computed,

@@ -1,0 +1,1 @@
+"""What an NVIDIA GPU makes of this package, in one command: ``python -m evals.speed.gpu``."""

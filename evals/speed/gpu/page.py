@@ -1,0 +1,149 @@
+"""The page of a run, made from its results alone."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from evals.speed.gpu import fedtrans, rounds
+from evals.speed.table import number
+from evals.speed.task import CLIENTS
+
+Lines = list[dict[str, Any]]
+_WHAT = ("check", "model", "row", "method", "device", "precision", "work")  # what identifies a measurement
+
+
+def page(lines: Lines) -> str:
+    """Markdown of all that was measured, and of what was left out and why."""
+    machine = next(line for line in lines if line["part"] == "machine")
+    parts = [
+        ["# On a GPU", "", f"`{machine['command']}`", "", _machine(machine)],
+        ["## Goals", "", *_goals(lines)],
+        ["## Correctness", "", *_correctness(of(lines, "correctness"))],
+        [f"## Seconds per round of {CLIENTS} participants", "", *_rounds(of(lines, rounds.PART))],
+        ["## Server steps", "", *_server_steps(of(lines, "server steps"))],
+        ["## FedTrans at the paper's size", "", *_fedtrans(of(lines, fedtrans.PART))],
+        ["## Left out", "", *_left_out(lines)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def of(lines: Lines, part: str) -> Lines:
+    """The measurements of a part that have figures."""
+    return [line for line in lines if line["part"] == part and "left_out" not in line]
+
+
+def correct(line: dict[str, Any]) -> bool:
+    """Whether a check held; a distance that is not a number did not."""
+    return bool(line["distance"] <= line["tolerance"])
+
+
+def against_loop(lines: Lines, model: str, row: str, precision: str) -> float | None:
+    """How many times as fast as the plain loop a row trained a client; None where one of both was not measured."""
+    seconds = [_per_client(lines, model, each, precision) for each in ("loop", row)]
+    return seconds[0] / seconds[1] if seconds[0] and seconds[1] else None
+
+
+def _per_client(lines: Lines, model: str, row: str, precision: str) -> float | None:
+    wanted = {"model": model, "row": row, "precision": precision}
+    for line in of(lines, rounds.PART):
+        if wanted.items() <= line.items():
+            return float(line["best_s"]) / int(line["clients"])
+    return None
+
+
+def _machine(line: dict[str, Any]) -> str:
+    return (
+        f"{line['device']}, {line['processor']}, {line['cores']} cores, torch {line['torch']}, CUDA {line['cuda']}; "
+        f"{line['date']}, {line['seconds']:.0f} s at most. Random data; TF32 as torch has it, on in float32 "
+        "convolutions, but in the checks that say otherwise."
+    )
+
+
+def _goals(lines: Lines) -> list[str]:
+    model, row = rounds.GOAL_MODEL, str(CLIENTS)
+    ratio = against_loop(lines, model, row, "float32")
+    whole = next((line["whole_s"] for line in of(lines, fedtrans.PART) if "whole_s" in line), None)
+    checks = of(lines, "correctness")
+    return [
+        f"- Checks of correctness that hold: {sum(map(correct, checks))} of {len(checks)}.",
+        f"- `{model}`, {row} participants, float32, {rounds.GOAL:g} times the plain loop: "
+        + ("not measured." if ratio is None else f"{number(ratio)} times. {_verdict(ratio >= rounds.GOAL)}"),
+        f"- FedTrans at the paper's size in {fedtrans.GOAL_S:.0f} s: "
+        + ("not measured." if whole is None else f"{number(whole)} s. {_verdict(whole <= fedtrans.GOAL_S)}"),
+    ]
+
+
+def _verdict(held: bool) -> str:
+    return "The goal is met." if held else "The goal is not met."
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    titles, body = list(head), [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}", *body] if body else ["Nothing was measured."]
+
+
+def _correctness(lines: Lines) -> list[str]:
+    rows = (
+        (line["check"], line["model"], line["precision"], f"{line['distance']:.1e}", f"{line['tolerance']:.0e}",
+         "yes" if correct(line) else "**no**")
+        for line in lines
+    )  # fmt: skip
+    return [
+        "The norm of the difference over that of what training changed, the largest of three clients after five steps; "
+        "of what they made for server steps. `correctness.py` gives the reasons of the tolerances.",
+        "",
+        *_table(("these agree", "model", "precision", "distance", "tolerance", "holds"), rows),
+    ]
+
+
+def _rounds(lines: Lines) -> list[str]:
+    def cells(line: dict[str, Any]) -> tuple[str, ...]:
+        share = CLIENTS / line["clients"]
+        ratio = against_loop(lines, line["model"], line["row"], line["precision"])
+        row = line["row"] if line["row"] == "loop" else f"cohorts of {line['row']}"
+        told = "-" if ratio is None else f"{number(ratio)}x"
+        return (line["model"], line["precision"], row, number(line["best_s"] * share),
+                number(line["worst_s"] * share), told, _memory(line))  # fmt: skip
+
+    return [
+        "20 steps of a client on batches of 10. `loop` is the plain PyTorch loop, client after client.",
+        "",
+        *_table(("model", "precision", "row", "best s", "worst s", "against the loop", "GPU memory, MB"),
+                map(cells, lines)),
+    ]  # fmt: skip
+
+
+def _memory(line: dict[str, Any]) -> str:
+    return number(line["gpu_mb"]) if "gpu_mb" in line else "-"
+
+
+def _server_steps(lines: Lines) -> list[str]:
+    rows = (
+        (line["method"], line["work"], line["device"], number(line["first_s"]), number(line["seconds"]), _memory(line))
+        for line in lines
+    )
+    return _table(("method", "work", "device", "first round, s", "last round, s", "GPU memory, MB"), rows)
+
+
+def _fedtrans(lines: Lines) -> list[str]:
+    told = [f"{line['work']}: {line['failed']}." for line in lines if "failed" in line]
+    measured = next((line for line in lines if "stages" in line), None)
+    if measured is None:
+        return told or ["Nothing was measured."]
+    rows = (
+        (models, f"{stage['rounds']:.0f}", number(stage["seconds"]), number(stage["GMACs"]),
+         number(stage["test_s"]) if "test_s" in stage else "-")
+        for models, stage in measured["stages"].items()
+    )  # fmt: skip
+    whole = f"2,000 rounds at the fastest growth: {number(measured['whole_s'])} s." if "whole_s" in measured else ""
+    memory = f"Peak memory of all processes, on the CPU's side: {number(measured['peak_mb_sum'])} MB."
+    head = ("models", "measured rounds", "s per round", "training GMACs per round", "s per evaluation of all clients")
+    return [*_table(head, rows), "", " ".join(filter(None, [whole, memory, *told]))]
+
+
+def _left_out(lines: Lines) -> list[str]:
+    missing = [line for line in lines if "left_out" in line]
+    told = (
+        f"- {line['part']}, {', '.join(str(line[key]) for key in _WHAT if key in line)}: {line['left_out']}."
+        for line in missing
+    )
+    return list(told) if missing else ["Nothing."]

@@ -1,0 +1,184 @@
+"""The command that measures a GPU, on a CPU: its budget, its checks, and its page."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evals.speed.gpu import __main__ as command
+from evals.speed.gpu import correctness, fedtrans, rounds
+from evals.speed.gpu.measurements import Measurements, Setting, read
+from evals.speed.gpu.page import against_loop, correct, of, page
+
+CPU = Setting(torch.device("cpu"), small=True)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def spending(clock: Clock, seconds: float) -> Any:
+    def work() -> dict[str, float]:
+        clock.now += seconds
+        return {"best_s": seconds}
+
+    return work
+
+
+def test_what_no_longer_fits_into_the_budget_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    clock = Clock()
+    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
+    assert found.left("correctness") == 15.0 and found.left("fedtrans") == 100.0
+    assert found.measure("correctness", 10.0, spending(clock, 12.0), check="a") == {"best_s": 12.0}
+    assert found.measure("correctness", 5.0, spending(clock, 1.0), check="b") is None
+    assert found.measure("rounds", 5.0, spending(clock, 1.0), row="loop") is not None  # its share reaches further
+    lines = read(tmp_path / "gpu.jsonl")
+    assert [line.get("left_out") for line in lines] == [
+        None, "3 s were left and it was expected to take 5 s", None
+    ]  # fmt: skip
+    assert lines[0] == {"part": "correctness", "check": "a", "best_s": 12.0, "took_s": 12.0}
+
+
+def test_a_measurement_that_outlasts_its_part_is_interrupted(tmp_path: Path) -> None:
+    found = Measurements(tmp_path / "gpu.jsonl", CPU, 1.0)
+    began = time.monotonic()
+    assert found.measure("correctness", 0.0, lambda: time.sleep(60) or {}, check="a") is None
+    assert time.monotonic() - began < 30
+    assert "it was not done after the" in read(tmp_path / "gpu.jsonl")[0]["left_out"]
+
+
+def test_what_was_measured_survives_an_interruption(tmp_path: Path) -> None:
+    clock = Clock()
+    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
+    found.measure("rounds", 1.0, spending(clock, 1.0), row="loop")
+
+    def stopped() -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found.measure("rounds", 1.0, stopped, row="8")
+    assert [line["row"] for line in read(tmp_path / "gpu.jsonl")] == ["loop"]
+
+
+def test_a_measurement_beyond_the_gpus_memory_is_left_out(tmp_path: Path) -> None:
+    def full() -> dict[str, Any]:
+        raise torch.OutOfMemoryError
+
+    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0)
+    assert found.measure("rounds", 0.0, full, row="256") is None
+    assert found.lines[0]["left_out"] == "it does not fit into the GPU's memory"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "torch finds no GPU on this machine"),
+        (["--device", "cpu"], "add --small"),
+        (["--device", "gpu"], "give cuda:0, another GPU, or cpu"),
+        (["--device", "meta"], "give cuda:0, another GPU, or cpu"),
+        (["--seconds", "0"], "give more than 0"),
+        (["--seconds", "soon"], "see python -m evals.speed.gpu --help"),
+    ],
+)
+def test_wrong_input_is_one_sentence(
+    given: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main(given) == 2
+    _, err = capfd.readouterr()
+    assert sentence in err and len(err.strip().splitlines()) == 1
+
+
+def test_a_gpu_beyond_those_there_are_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert command.main(["--device", "cuda:2"]) == 2
+    assert "there is no GPU 2, there are 2" in capfd.readouterr().err
+
+
+def test_a_distance_is_that_of_the_client_that_differs_most() -> None:
+    start = {"w": torch.zeros(2), "steps": torch.tensor(0)}
+    one = [{"w": torch.tensor([3.0, 4.0]), "steps": torch.tensor(5)}] * 2
+    other = [one[0], {"w": torch.tensor([3.0, 4.5]), "steps": torch.tensor(5)}]
+    assert correctness.distance(one, one, start) == 0.0
+    assert correctness.distance(other, one, start) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("change", ["momentum", "batch"])
+def test_an_error_of_the_mathematics_is_far_beyond_the_tolerances(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = correctness._state("cnn_small", torch.float64)
+    right = correctness.trained("cnn_small", torch.float64, torch.device("cpu"), "one by one")
+    together = correctness.trained("cnn_small", torch.float64, torch.device("cpu"), "cohort")
+    assert correctness.distance(together, right, start) < correctness.TOLERANCES["float64"]
+    settings = correctness.conf
+    changed = {"momentum": {"client_momentum": 0.8}, "batch": {"round": 2}}[change]
+    monkeypatch.setattr(correctness, "conf", lambda *given: replace(settings(*given), **changed))
+    wrong = correctness.trained("cnn_small", torch.float64, torch.device("cpu"), "one by one")
+    assert correctness.distance(wrong, right, start) > correctness.TOLERANCES["tf32"]
+
+
+MACHINE = {"part": "machine", "command": "python -m evals.speed.gpu", "device": "a GPU", "processor": "a processor",
+           "cores": 8, "torch": "2", "cuda": "13", "date": "2026-01-01", "seconds": 540.0}  # fmt: skip
+
+
+def cohort(row: str, best_s: float, clients: int = 100, model: str = rounds.GOAL_MODEL) -> dict[str, Any]:
+    return {"part": "rounds", "model": model, "row": row, "precision": "float32", "clients": clients,
+            "best_s": best_s, "worst_s": 2 * best_s, "gpu_mb": 123.4}  # fmt: skip
+
+
+def test_the_page_tells_whether_the_goals_are_met() -> None:
+    stage = {"rounds": 60, "seconds": 0.2, "GMACs": 40.0, "test_s": 1.0}
+    whole = {"part": "fedtrans", "work": "60 rounds", "peak_mb_sum": 900.0, "stages": {"1": stage}}
+    check = {"part": "correctness", "check": "cuda, CPU", "model": "cnn_small", "precision": "float32",
+             "tolerance": 1e-2}  # fmt: skip
+    lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),
+             cohort("100", 4.0), cohort("256", 5.12, 256), {**whole, "whole_s": 700.0}]  # fmt: skip
+    text = page(lines)
+    assert "that hold: 1 of 2." in text and "| 1.0e-04 | 1e-02 | yes |" in text and "**no**" in text
+    assert "float32, 8 times the plain loop: 10 times. The goal is met." in text
+    assert "in 600 s: 700 s. The goal is not met." in text
+    assert "| cohorts of 256 | 2 | 4 | 20x | 123 |" in text  # 256 clients' seconds, for 100
+    assert text.rstrip().endswith("## Left out\n\nNothing.")
+
+
+def test_a_page_without_measurements_claims_nothing() -> None:
+    left_out = {
+        "part": "rounds",
+        "model": "cnn_leaf",
+        "row": "256",
+        "precision": "float32",
+        "left_out": "3 s were left",
+    }
+    text = page([MACHINE, left_out])
+    assert text.count("Nothing was measured.") == 4 and text.count("not measured.") == 2 and "The goal" not in text
+    assert "- rounds, cnn_leaf, 256, float32: 3 s were left." in text
+    assert against_loop([left_out], "cnn_leaf", "256", "float32") is None
+
+
+@pytest.mark.second_tier
+def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--device", "cpu", "--small", "--seconds", "3000", "--work", str(tmp_path)]) == 0
+    lines = read(tmp_path / "gpu.jsonl")
+    assert all(map(correct, of(lines, "correctness"))) and len(of(lines, "correctness")) == 6
+    measured = {(line["model"], line["row"], line["precision"]) for line in of(lines, "rounds")}
+    assert {row for _, row, _ in measured} == {"loop", "100", "8"}
+    assert {precision for _, _, precision in measured} == {"float32", "bfloat16"}
+    assert [line["method"] for line in of(lines, "server steps")] == ["HypeMeFed", "Moss"]
+    (job,) = [line for line in of(lines, fedtrans.PART) if "stages" in line]
+    assert job["measured_rounds"] == 2 and job["whole_s"] > 0 and "failed" not in job
+    assert [line["left_out"] for line in lines if "left_out" in line] == ["a CPU has no CUDA graphs"]
+    text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    assert text == page(json.loads(json.dumps(lines))) and text.strip() in capsys.readouterr().out
+    assert not (command.HERE.parent / "gpu.md").exists()
