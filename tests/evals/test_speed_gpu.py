@@ -79,6 +79,16 @@ def test_a_measurement_beyond_the_gpus_memory_is_left_out(tmp_path: Path) -> Non
     assert found.lines[0]["left_out"] == "it does not fit into the GPU's memory"
 
 
+def test_a_failed_measurement_does_not_end_the_others_and_is_told(tmp_path: Path) -> None:
+    def broken() -> dict[str, Any]:
+        raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED\nmore")
+
+    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0)
+    assert found.measure("rounds", 0.0, broken, row="8") is None and found.failed
+    assert found.lines[0]["left_out"] == "it failed: CUDNN_STATUS_EXECUTION_FAILED"
+    assert found.measure("rounds", 0.0, lambda: {"best_s": 1.0}, row="32") is not None
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -167,7 +177,6 @@ def test_a_page_without_measurements_claims_nothing() -> None:
     assert against_loop([left_out], "cnn_leaf", "256", "float32") is None
 
 
-@pytest.mark.second_tier
 def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--device", "cpu", "--small", "--seconds", "3000", "--work", str(tmp_path)]) == 0
     lines = read(tmp_path / "gpu.jsonl")

@@ -7,13 +7,14 @@ examples:
 
 Parts, in this order: correctness, seconds per round, server steps, FedTrans at the paper's size. Each measurement is
 written to WORK/gpu.jsonl at once. The page is evals/speed/gpu.md; of other devices than a GPU it is WORK/gpu.md.
-Exit code 1: a check of correctness failed.
+Exit code 1: a check of correctness or a measurement failed.
 """
 
 import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -86,22 +87,19 @@ def machine(given: argparse.Namespace) -> dict[str, object]:
 
 
 def measure(given: argparse.Namespace) -> bool:
-    """Make all measurements and write the page; returns whether all checks of correctness held."""
+    """Make all measurements, and the page after each part; returns whether nothing failed."""
     work = given.work.resolve()
     found = Measurements(work / "gpu.jsonl", Setting(given.device, given.small), given.seconds)
     found.note("machine", **machine(given))
     if given.device.type == "cuda":
         torch.cuda.set_device(given.device)
         torch.backends.cudnn.benchmark = True  # as executors do
-    correctness.run(found)
-    rounds.run(found)
-    server_steps.run(found)
-    fedtrans.run(found, work)
     path = HERE.parent / "gpu.md" if given.device.type == "cuda" and not given.small else work / "gpu.md"
-    text = page(found.lines)
-    path.write_text(text, encoding="utf-8")
-    print(text)
-    return all(map(correct, of(found.lines, correctness.PART)))
+    for part in (correctness.run, rounds.run, server_steps.run, partial(fedtrans.run, work=work)):
+        part(found)
+        path.write_text(page(found.lines), encoding="utf-8")
+    print(page(found.lines))
+    return not found.failed and all(map(correct, of(found.lines, correctness.PART)))
 
 
 def main(argv: list[str] | None = None) -> int:

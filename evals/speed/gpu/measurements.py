@@ -59,6 +59,7 @@ class Measurements:
         self, path: Path, setting: Setting, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.setting, self.seconds = setting, seconds
+        self.failed = False  # whether a measurement failed
         self.lines: list[dict[str, Any]] = []
         self._path, self._clock, self._began = path, clock, clock()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,6 +103,10 @@ class Measurements:
             return None
         except torch.OutOfMemoryError:
             self.note(part, **what, left_out="it does not fit into the GPU's memory")
+            return None
+        except RuntimeError as error:  # of CUDA or one of its libraries: the other measurements are worth having
+            self.failed = True
+            self.note(part, **what, left_out=f"it failed: {str(error).splitlines()[0]}")
             return None
         finally:
             if self.setting.on_gpu:
