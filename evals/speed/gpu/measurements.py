@@ -106,7 +106,7 @@ class Measurements:
             return None
         except RuntimeError as error:  # of CUDA or one of its libraries: the other measurements are worth having
             self.failed = True
-            self.note(part, **what, left_out=f"it failed: {str(error).splitlines()[0]}")
+            self.note(part, **what, left_out=f"it failed: {(str(error) or type(error).__name__).splitlines()[0]}")
             return None
         finally:
             if self.setting.on_gpu:
