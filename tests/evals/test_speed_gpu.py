@@ -60,7 +60,7 @@ def test_a_measurement_that_outlasts_its_part_is_interrupted(tmp_path: Path) -> 
 def test_what_was_measured_survives_an_interruption(tmp_path: Path) -> None:
     clock = Clock()
     found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
-    found.measure("rounds", 1.0, spending(clock, 1.0), row="loop")
+    found.measure("rounds", 1.0, spending(clock, 1.0), row="loop", work="so it is called")
 
     def stopped() -> dict[str, Any]:
         raise KeyboardInterrupt

@@ -75,7 +75,7 @@ class Measurements:
         self._write()
 
     def measure(
-        self, part: str, needed_s: float, work: Callable[[], dict[str, Any]], **what: Any
+        self, part: str, needed_s: float, work: Callable[[], dict[str, Any]], /, **what: Any
     ) -> dict[str, Any] | None:
         """Make a measurement if the time suffices.
 
