@@ -21,13 +21,13 @@ def run(found: Measurements) -> None:
     """Measure both methods, on the device first."""
     setting = found.setting
     steps = {"HypeMeFed": _hypemefed, "Moss": _moss}
-    for device, expected in ((setting.device, _EXPECTED_S), (_CPU, _CPU_EXPECTED_S)):
+    devices = [(setting.device, _EXPECTED_S), *([(_CPU, _CPU_EXPECTED_S)] if setting.on_gpu else [])]
+    for device, expected in devices:
         for method, step in steps.items():
-            if device == setting.device or setting.on_gpu:
-                found.measure(
-                    PART, 0.0 if setting.small else expected[method], lambda s=step, d=device: s(setting, d),
-                    method=method, device=device.type,
-                )  # fmt: skip
+            found.measure(
+                PART, 0.0 if setting.small else expected[method], lambda s=step, d=device: s(setting, d),
+                method=method, device=device.type,
+            )  # fmt: skip
 
 
 def _hypemefed(setting: Setting, device: torch.device) -> dict[str, Any]:
