@@ -3,8 +3,10 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from torch import nn
 
 from fedscale_ext import models
+from fedscale_ext.models.stacked.layers import Convolution
 from fedscale_ext.models.stacked.network import Stacked, stacked
 
 from .architectures import FAMILIES, SHAPE
@@ -50,3 +52,16 @@ def test_side_by_side_equals_one_by_one(family):
                     torch.testing.assert_close(together[name][client], tensor, atol=1e-9, rtol=1e-9)
 
     check()
+
+
+def test_one_output_channel_of_one_client_on_one_sample_has_a_gradient():
+    """torch has a kernel of its own for so little, which refuses the strides that flattened axes of size 1 get."""
+    conv, memory = nn.Conv2d(3, 1, 3, padding=1, bias=False), torch.randn(27)
+    weight = memory.view(1, 1, 3, 3, 3).movedim(-1, -3).requires_grad_()  # [K, out, in, h, w], channels_last
+    layer = Convolution("conv", conv)
+    layer.bind({"conv.weight": weight}, 1, None)
+    x = torch.randn(1, 3, 4, 8).contiguous(memory_format=torch.channels_last).requires_grad_()
+    (found,) = torch.autograd.grad(layer(x).square().sum(), weight)
+    conv.weight.data.copy_(weight[0].detach())
+    conv(x).square().sum().backward()
+    torch.testing.assert_close(found[0], conv.weight.grad)

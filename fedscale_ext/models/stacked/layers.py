@@ -88,7 +88,9 @@ class Convolution(Layer):
         self.stride, self.padding, self.dilation, self.groups = conv.stride, conv.padding, conv.dilation, conv.groups
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        weight, bias = self.bound["weight"].flatten(0, 1), self.bound.get("bias")  # [K * out, in / groups, h, w]
+        weight, bias = self.bound["weight"], self.bound.get("bias")
+        # [K * out, in / groups, h, w]; flattened axes of size 1 get strides that torch does not take for channels_last
+        weight = weight[0] if self.clients == 1 else weight.flatten(0, 1)
         return strided.conv2d(
             x,
             weight,
