@@ -50,9 +50,17 @@ class _Plan:
             self.tries -= 1
             self.accuracies[rate] = figures[OWN]
 
-    def give_up(self) -> None:
-        """Leave out the jobs that have not begun."""
+    def failed(self, seed: int) -> bool:
+        """Count a job without a result; True if the row ends with it, whose other jobs are left out then.
+
+        A learning rate at which training diverges is one that is not chosen.
+        """
+        if seed == self.trial_seed:
+            self.tries -= 1
+            if self.rates or self.tries or self.accuracies:
+                return False
         self.rates, self.seeds = [], []
+        return True
 
 
 def train_rows(
@@ -98,8 +106,10 @@ def train_rows(
             try:
                 figures = future.result()
             except NoResult as reason:
-                failures.append(str(reason))
-                plan.give_up()
+                if plan.failed(seed):
+                    failures.append(str(reason))
+                else:
+                    tell(f"{plan.task}: {plan.label}, learning rate {rate:g} is not chosen: {reason}")
                 continue
             plan.ended(seed, rate, figures)
             tell(f"{plan.task}: {plan.label}, seed {seed}, learning rate {rate:g}: {figures[OWN]:.2f} %")

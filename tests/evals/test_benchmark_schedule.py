@@ -11,14 +11,14 @@ ROWS = {"A": Row("fedavg", "one"), "B": Row("fedprox", "one")}
 
 
 def trained(
-    workers: int, fails: str = "", rates: tuple[float, ...] = (0.03, 0.1, 0.3)
+    workers: int, fails: tuple[str, tuple[float, ...]] = ("", ()), rates: tuple[float, ...] = (0.03, 0.1, 0.3)
 ) -> tuple[list[tuple[str, int, float]], list[str], list[str]]:
     """The jobs (label, seed, learning rate) in the order in which they began, the failures and the told lines."""
     begun: list[tuple[str, int, float]] = []
 
     def train(task: str, label: str, row: Row, seed: int, rate: float) -> Mapping[str, float]:
         begun.append((label, seed, rate))
-        if label == fails and seed == 6:
+        if label == fails[0] and seed == 6 and rate in fails[1]:
             raise NoResult(f"{label} on {task}: no")
         return {"own %": {0.03: 1.0, 0.1: 3.0, 0.3: 2.0}[rate] if label == "A" else rate}
 
@@ -49,6 +49,14 @@ def test_several_workers_train_the_same_jobs() -> None:
 
 
 def test_a_row_without_a_result_stops_no_other() -> None:
-    begun, failures, _ = trained(1, fails="A")
-    assert failures == ["A on har: no"]
-    assert [label for label, *_ in begun] == ["A"] + ["B"] * 5
+    for workers in (1, 3):
+        begun, failures, _ = trained(workers, fails=("A", (0.03, 0.1, 0.3)))
+        assert failures == ["A on har: no"]
+        assert sorted(label for label, *_ in begun) == ["A"] * 3 + ["B"] * 5
+
+
+def test_a_learning_rate_without_a_result_is_not_chosen() -> None:
+    for workers in (1, 3):
+        begun, failures, told = trained(workers, fails=("A", (0.1,)))
+        assert not failures and "har: A, learning rate 0.1 is not chosen: A on har: no" in told
+        assert sorted((seed, rate) for label, seed, rate in begun if label == "A" and seed < 6) == [(1, 0.3), (2, 0.3)]
