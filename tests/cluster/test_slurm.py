@@ -82,6 +82,17 @@ def test_a_job_that_waits_or_runs_is_not_queued_again(here, job_file, monkeypatc
     assert (here / "bin/calls").read_text().count("sbatch") == 2
 
 
+def test_a_finished_job_that_waits_to_go_on_has_not_finished(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    monkeypatch.setattr(slurm, "checked_run", lambda *_: (str(here / "out"), "run"))
+    before = here / "out/logs/tiny/run/summary.json"
+    before.parent.mkdir(parents=True)
+    before.write_text("{}")
+    queue(job_file, 'worker_ips=["a:[1]"]', resume=True)
+    assert slurm.state(jobs.find("tiny")) == "pending" and not before.exists()
+
+
 def said(job: jobs.Job) -> str:
     return "".join(path.read_text() for path in Path(job.cluster["folder"]).glob("*_log.*"))
 
