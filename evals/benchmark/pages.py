@@ -33,7 +33,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **TMACs, MB up, MB down**: what all clients computed, sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual h**: hours on the clients' clock.
-- **server TMACs, server s**: the server's own work after rounds, and its time on the machine of the run.
+- **server TMACs, server s**: the server's own work after rounds (– if not counted), and its time on the run's machine.
 """
 
 
