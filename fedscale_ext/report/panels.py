@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.core.types import RoundRecord, members
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy
 
 INK, MUTED = "#1f2430", "#6b7280"
@@ -39,6 +39,12 @@ def model_order(records: Sequence[RoundRecord], others: Sequence[str] = ()) -> l
 def _by_number(key: str) -> list[tuple[bool, int, str]]:
     parts = (part for part in re.split(r"(\d+)", key) if part)
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def shade_of(key: str, order: Sequence[str]) -> dict[str, Any]:
+    """Colour of a model, or of clients' versions of it, in a job's order of models."""
+    model = "+".join(members(key))
+    return shade(order.index(model if model in order else key))
 
 
 def shade(index: int) -> dict[str, Any]:

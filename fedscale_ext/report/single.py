@@ -36,7 +36,7 @@ def plots(job: LoadedJob) -> Mapping[str, tuple[str, "Figure"]]:
     if judged := searches.tier_searches(job):
         plots["search"] = (searches.TITLE, searches.drawn(job, judged))
     if by_type := type_curves.curves(job):
-        plots["types"] = (type_curves.TITLE, type_curves.drawn(by_type))
+        plots["types"] = (type_curves.TITLE, type_curves.drawn(by_type, panels.model_order(job.records)))
     return plots
 
 
@@ -60,7 +60,7 @@ def _assignment(job: LoadedJob, shares: Assignment) -> "Figure":
     bottom = np.zeros(shares.share.shape[1])
     order = panels.model_order(job.records)
     for key, share in zip(shares.models, shares.share, strict=True):
-        shade = panels.shade(order.index(key))
+        shade = panels.shade_of(key, order)
         axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=_label(key), **shade)
         bottom += share
     if shares.kinds is not None:

@@ -1,6 +1,6 @@
 """Accuracy of each type of devices by round, of jobs whose method tells it (``results.types`` of the summary)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,13 +37,15 @@ def curves(job: LoadedJob) -> dict[str, np.ndarray]:
     return {name: curve for name, curve in curves_by_type.items() if len(curve)} if len(curves_by_type) > 1 else {}
 
 
-def drawn(curves_by_type: Mapping[str, np.ndarray]) -> "Figure":
-    """Draw a line for each type."""
+def drawn(curves_by_type: Mapping[str, np.ndarray], order: Sequence[str]) -> "Figure":
+    """Draw a line for each type; types that are models of the job, whose ``order`` is given, have their colours."""
     figure, axis = figure_of(WIDTH, 3.1)
     panels.prepare(axis, TITLE, "round")
     few = max(map(len, curves_by_type.values())) <= 25
+    are_models = set(curves_by_type) <= set(order)
     for index, (name, points) in enumerate(curves_by_type.items()):
-        axis.plot(*points.T, linewidth=1.8, marker="o" if few else None, markersize=4, label=name, **style(index))
+        colour = style(order.index(name) if are_models else index)
+        axis.plot(*points.T, linewidth=1.8, marker="o" if few else None, markersize=4, label=name, **colour)
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))

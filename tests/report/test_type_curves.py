@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from written_job import write_job
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.report import single, type_curves
+from fedscale_ext.report import panels, single, type_curves
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import LoadedJob, load_job
 
@@ -45,11 +46,22 @@ def test_long_names_break_where_their_words_end(tmp_path: Path) -> None:
 def test_each_type_has_a_line_of_its_own(tmp_path: Path) -> None:
     nobody = {"type": "nobody", "clients": 0, "curve": [[1, None], [10, None]]}
     job = job_with(tmp_path / "typed", {"types": [*TYPES, nobody]})
-    (axis,) = type_curves.drawn(type_curves.curves(job)).axes
+    (axis,) = type_curves.drawn(type_curves.curves(job), panels.model_order(job.records)).axes
     lines = {str(line.get_label()): line for line in axis.get_lines()}
     assert list(lines) == ["large<net>", "small"]
     assert lines["large<net>"].get_xydata().tolist() == [[1, 0.25], [10, 0.5]]  # type: ignore[union-attr]
     assert lines["small"].get_xydata().tolist() == [[10, 0.25]]  # type: ignore[union-attr]
+
+
+def test_types_that_are_models_have_their_colours_in_all_plots(tmp_path: Path) -> None:
+    """Also clients' own versions of them; the order of the types is another one than that of the models."""
+    curves = {"m2": np.array([[1, 0.2]]), "m1": np.array([[1, 0.1]])}
+    (axis,) = type_curves.drawn(curves, ["m1", "m2"]).axes
+    colours = {str(line.get_label()): line.get_color() for line in axis.get_lines()}
+    order = ["m1", "m2", "m1@own"]
+    for key in ("m1", "m2"):
+        assert colours[key] == panels.shade_of(key, order)["color"] == panels.shade_of(f"{key}@own", order)["color"]
+    assert panels.shade_of("only@own", ["only@own"])["color"] == panels.MODELS[0]
 
 
 @pytest.mark.parametrize("results", [None, {}, {"types": []}, {"types": TYPES[:1]}, {"types": TYPES[2:]},

@@ -92,9 +92,10 @@ class LocalAggregator(DeviceTypesAggregator):
             self.report_weak(model.cost.forward_macs, "they would train it all the same")
         eligible = int(self.eligible.sum())
         if self.args.num_participants < eligible:
+            online = " that is online" if self.args.device_avail_file else ""
             self.notice(
                 f"clients that no round selects keep the initial weights: num_participants {eligible} trains every "
-                f"client in every round, and it is {self.args.num_participants}"
+                f"client{online} in every round, and it is {self.args.num_participants}"
             )
 
     def smallest_cost(self) -> Cost:

@@ -17,6 +17,7 @@ from fedscale_ext.methods.personal.local import KEY, LocalAggregator
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, enter, floating_tensors
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
@@ -60,6 +61,9 @@ def test_clients_that_may_never_train_are_told() -> None:
         f"round, and it is {made.args.num_participants}"
     ]
     assert not server(LocalAggregator, "local", clients=made.args.num_participants).events
+    made.pool, made.args.device_avail_file = ModelPool(), "resampled"  # where not all clients are always there
+    made.init_state(None, made.task)
+    assert "200 trains every client that is online in every round, and" in made.events[-1]["message"]
 
 
 def test_a_client_goes_on_from_its_own_model() -> None:
