@@ -15,12 +15,12 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.console import Console
 
 from evals.speed import machine, peers, phases, results, table
-from evals.speed.command import exit_code
+from evals.speed.command import Parser, exit_code
 from evals.speed.data import prepare
 from evals.speed.measure import folder_of, measure
 from evals.speed.rows import ROWS
@@ -30,13 +30,6 @@ from fedscale_ext.models import named_spec
 
 HERE = Path(__file__).resolve().parent
 MODELS = ["cnn_small", "cnn_leaf", "nasbench201_base"]
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose errors are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see python -m evals.speed --help")
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:

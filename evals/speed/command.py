@@ -1,10 +1,20 @@
-"""How the commands of this folder end."""
+"""How the commands of this folder refuse their arguments, and how they end."""
 
+import argparse
 from collections.abc import Callable
+from typing import NoReturn
 
 from rich.console import Console
 
 from fedscale_ext.core.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UserError."""
+        raise UserError(f"{message}; see {self.prog} --help")
 
 
 def exit_code(work: Callable[[], None], stopped: str) -> int:

@@ -16,11 +16,10 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 
-from evals.speed.command import exit_code
+from evals.speed.command import Parser, exit_code
 from evals.speed.gpu import correctness, fedtrans, rounds, server_steps
 from evals.speed.gpu.measurements import Measurements, Setting
 from evals.speed.gpu.page import correct, of, page
@@ -28,13 +27,6 @@ from evals.speed.machine import model_name
 from fedscale_ext.core.errors import UserError
 
 HERE = Path(__file__).resolve().parent
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose errors are one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see python -m evals.speed.gpu --help")
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -47,13 +39,13 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="tiny sizes, which test this command and measure nothing")
     parser.add_argument("--work", type=Path, default=HERE.parent / "work" / "gpu", metavar="DIR",
                         help="data, jobs and results")  # fmt: skip
-    given = parser.parse_args(argv)
-    if given.seconds <= 0:
-        raise UserError(f"--seconds is {given.seconds:g}: give more than 0")
-    given.device = _device(given.device)
-    if given.device.type == "cpu" and not given.small:
+    options = parser.parse_args(argv)
+    if options.seconds <= 0:
+        raise UserError(f"--seconds is {options.seconds:g}: give more than 0")
+    options.device = _device(options.device)
+    if options.device.type == "cpu" and not options.small:
         raise UserError("--device cpu is for tests of this command: add --small")
-    return given
+    return options
 
 
 def _device(name: str) -> torch.device:
@@ -70,43 +62,43 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def machine(given: argparse.Namespace) -> dict[str, object]:
+def machine(options: argparse.Namespace) -> dict[str, object]:
     """What is measured where, for the page."""
-    on_gpu = given.device.type == "cuda"
-    small = " --small" if given.small else ""
+    on_gpu = options.device.type == "cuda"
+    small = " --small" if options.small else ""
     return {
-        "command": f"python -m evals.speed.gpu --device {given.device} --seconds {given.seconds:g}{small}",
-        "device": torch.cuda.get_device_name(given.device) if on_gpu else "no GPU",
+        "command": f"python -m evals.speed.gpu --device {options.device} --seconds {options.seconds:g}{small}",
+        "device": torch.cuda.get_device_name(options.device) if on_gpu else "no GPU",
         "processor": model_name(),
         "cores": os.cpu_count(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
         "date": time.strftime("%Y-%m-%d"),
-        "seconds": given.seconds,
+        "seconds": options.seconds,
     }
 
 
-def measure(given: argparse.Namespace) -> bool:
+def measure(options: argparse.Namespace) -> bool:
     """Make all measurements, and the page after each part; returns whether nothing failed."""
-    work = given.work.resolve()
-    found = Measurements(work / "gpu.jsonl", Setting(given.device, given.small), given.seconds)
-    found.note("machine", **machine(given))
-    if given.device.type == "cuda":
-        torch.cuda.set_device(given.device)
+    work = options.work.resolve()
+    measurements = Measurements(work / "gpu.jsonl", Setting(options.device, options.small), options.seconds)
+    measurements.note("machine", **machine(options))
+    if options.device.type == "cuda":
+        torch.cuda.set_device(options.device)
         torch.backends.cudnn.benchmark = True  # as executors do
-    path = HERE.parent / "gpu.md" if given.device.type == "cuda" and not given.small else work / "gpu.md"
+    path = HERE.parent / "gpu.md" if options.device.type == "cuda" and not options.small else work / "gpu.md"
     for part in (correctness.run, rounds.run, server_steps.run, partial(fedtrans.run, work=work)):
-        part(found)
-        path.write_text(page(found.lines), encoding="utf-8")
-    print(page(found.lines))
-    return not found.failed and all(map(correct, of(found.lines, correctness.PART)))
+        part(measurements)
+        path.write_text(page(measurements.lines), encoding="utf-8")
+    print(page(measurements.lines))
+    return not measurements.failed and all(map(correct, of(measurements.lines, correctness.PART)))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    held: list[bool] = []
+    results: list[bool] = []
     stopped = "stopped; what was measured is in the results"
-    return exit_code(lambda: held.append(measure(arguments(argv))), stopped) or int(held != [True])
+    return exit_code(lambda: results.append(measure(arguments(argv))), stopped) or int(results != [True])
 
 
 if __name__ == "__main__":

@@ -38,38 +38,38 @@ SERVER_TOLERANCES = {"Moss": 1e-6, "HypeMeFed": 5e-2}  # float64; float32 throug
 _EXPECTED_S = 6.0  # of one check
 
 
-def run(found: Measurements) -> None:
+def run(measurements: Measurements) -> None:
     """Make all checks and write a line for each."""
-    small, on_gpu = found.setting.small, found.setting.on_gpu
+    small, on_gpu = measurements.setting.small, measurements.setting.on_gpu
     for name in MODELS[:1] if small else MODELS:
         for precision in ("float64", "float32", "tf32") if on_gpu else ("float64", "float32"):
-            _training(found, name, precision)
+            _training(measurements, name, precision)
     if not on_gpu:
-        found.note(PART, check="CUDA graphs, eager", left_out="a CPU has no CUDA graphs")
-    _server_step(found, "Moss", "float64", _moss)
-    _server_step(found, "HypeMeFed", "float32", _hypemefed)
+        measurements.note(PART, check="CUDA graphs, eager", left_out="a CPU has no CUDA graphs")
+    _server_step(measurements, "Moss", "float64", _moss)
+    _server_step(measurements, "HypeMeFed", "float32", _hypemefed)
 
 
-def _training(found: Measurements, name: str, precision: str) -> None:
+def _training(measurements: Measurements, name: str, precision: str) -> None:
     """Check a model's training in all pairs of ways."""
-    small = found.setting.small
+    small = measurements.setting.small
     size = (2, 2) if small else (CLIENTS, STEPS)
-    for check, ways in _pairs(found.setting).items():
-        found.measure(
+    for check, ways in _pairs(measurements.setting).items():
+        measurements.measure(
             PART, 0.0 if small else _EXPECTED_S, lambda ways=ways: _compared(name, precision, ways, size),
             check=check, model=name, precision=precision, tolerance=TOLERANCES[precision],
         )  # fmt: skip
 
 
-def _server_step(found: Measurements, method: str, precision: str, step: Callable[..., list[State]]) -> None:
+def _server_step(measurements: Measurements, method: str, precision: str, step: Callable[..., list[State]]) -> None:
     """Check a method's server step on the device against the CPU's."""
-    setting = found.setting
+    setting = measurements.setting
 
     def compare() -> dict[str, float]:
         with _tf32(False):
             return {"distance": _apart(step(setting, CPU), step(setting, setting.device))}
 
-    found.measure(
+    measurements.measure(
         PART, 0.0 if setting.small else 3 * _EXPECTED_S, compare, check=f"{setting.device.type}, CPU",
         model=f"{method}'s server step", precision=precision, tolerance=SERVER_TOLERANCES[method],
     )  # fmt: skip

@@ -18,42 +18,44 @@ _DATA_S, _ROUNDS_S, _SPARE_S = 60.0, 60.0, 5.0
 _TINY = ("num_participants=3", "local_steps=1", "model=nasbench201_sixteenth", "unit_size=4")
 
 
-def run(found: Measurements, work: Path) -> None:
+def run(measurements: Measurements, work: Path) -> None:
     """Generate the data, then measure the rounds."""
-    small = found.setting.small
+    small = measurements.setting.small
     data = work / ("writers" if not small else "writers_small")
     needed = 0.0 if small else _DATA_S + _ROUNDS_S
     if not (data / DESCRIPTION).is_file() or small:
         count = 8 if small else WRITERS
-        made = found.measure(PART, needed, lambda: _drawn(found, data, count, work), work=f"drawing {count} writers")
-        if made is None or made.get("failed"):
+        drawing = measurements.measure(
+            PART, needed, lambda: _drawn(measurements, data, count, work), work=f"drawing {count} writers"
+        )
+        if drawing is None or drawing.get("failed"):
             return
     rounds = 2 if small else ROUNDS
-    found.measure(
-        PART, 0.0 if small else _ROUNDS_S, lambda: _rounds(found, data, work, rounds), work=f"{rounds} rounds"
+    measurements.measure(
+        PART, 0.0 if small else _ROUNDS_S, lambda: _rounds(measurements, data, work, rounds), work=f"{rounds} rounds"
     )
 
 
-def _drawn(found: Measurements, data: Path, writers: int, work: Path) -> dict[str, Any]:
+def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> dict[str, Any]:
     command = [*headline.CLI, "dataset", "synthesize", "femnist", "--writers", str(writers), "-o", str(data), "--force"]
-    return _run(found, command, work / "writers.log")
+    return _run(measurements, command, work / "writers.log")
 
 
-def _rounds(found: Measurements, data: Path, work: Path, rounds: int) -> dict[str, Any]:
+def _rounds(measurements: Measurements, data: Path, work: Path, rounds: int) -> dict[str, Any]:
     """Seconds of each stage of growth, and of the paper's job put together from them."""
-    gpu = found.setting.on_gpu
-    settings = [f"use_cuda={gpu}", "worker_ips=localhost:[1]", *(_TINY if found.setting.small else ())]
+    gpu = measurements.setting.on_gpu
+    settings = [f"use_cuda={gpu}", "worker_ips=localhost:[1]", *(_TINY if measurements.setting.small else ())]
     folder = headline.log_folder(work)
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
-    told = _run(found, headline.command(data, work, rounds, settings), work / "headline.log")
+    figures = _run(measurements, headline.command(data, work, rounds, settings), work / "headline.log")
     if not (folder / "metrics.jsonl").is_file():
-        return told
+        return figures
     stages = headline.read(folder)
     measured = sum(int(stage["rounds"]) for stage in stages.values())
-    told |= {"measured_rounds": measured, "stages": {str(models): _known(stage) for models, stage in stages.items()}}
-    if any("test_s" in stage for stage in told["stages"].values()):
-        told["whole_s"] = headline.whole(stages)
-    return told
+    figures |= {"measured_rounds": measured, "stages": {str(models): _known(stage) for models, stage in stages.items()}}
+    if any("test_s" in stage for stage in figures["stages"].values()):
+        figures["whole_s"] = headline.whole(stages)
+    return figures
 
 
 def _known(stage: dict[str, float]) -> dict[str, float]:
@@ -61,14 +63,14 @@ def _known(stage: dict[str, float]) -> dict[str, float]:
     return {name: figure for name, figure in stage.items() if not math.isnan(figure)}
 
 
-def _run(found: Measurements, command: list[str], log: Path) -> dict[str, Any]:
+def _run(measurements: Measurements, command: list[str], log: Path) -> dict[str, Any]:
     """Run a command for as long as time is left; its processes' peak memory, and how it failed if it did."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    limit = max(found.left(PART) - _SPARE_S, 1.0)
+    limit = max(measurements.left(PART) - _SPARE_S, 1.0)
     watched = monitor.run(command, env=environment, cwd=log.parent, log=log, limit_s=limit)
-    told: dict[str, Any] = {"peak_mb_sum": round(sum(peak for _, peak in watched.peaks()), 1)}
+    figures: dict[str, Any] = {"peak_mb_sum": round(sum(peak for _, peak in watched.peaks()), 1)}
     if watched.code is None:
-        told["failed"] = f"ended after the {limit:.0f} s that were left"
+        figures["failed"] = f"ended after the {limit:.0f} s that were left"
     elif watched.code:
-        told["failed"] = failure(watched.code, log)
-    return told
+        figures["failed"] = failure(watched.code, log)
+    return figures

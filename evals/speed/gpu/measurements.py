@@ -39,7 +39,7 @@ class Setting:
         return self.device.type == "cuda"
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was given."""
+        """Wait until the device has done all its work."""
         if self.on_gpu:
             torch.cuda.synchronize(self.device)
 

@@ -43,9 +43,9 @@ def against_loop(lines: Lines, model: str, row: str, precision: str) -> float | 
 
 
 def _per_client(lines: Lines, model: str, row: str, precision: str) -> float | None:
-    wanted = {"model": model, "row": row, "precision": precision}
+    of_row = {"model": model, "row": row, "precision": precision}
     for line in of(lines, rounds.PART):
-        if wanted.items() <= line.items():
+        if of_row.items() <= line.items():
             return float(line["best_s"]) / int(line["clients"])
     return None
 
@@ -53,7 +53,7 @@ def _per_client(lines: Lines, model: str, row: str, precision: str) -> float | N
 def _machine(line: dict[str, Any]) -> str:
     return (
         f"{line['device']}, {line['processor']}, {line['cores']} cores, torch {line['torch']}, CUDA {line['cuda']}; "
-        f"{line['date']}, {line['seconds']:.0f} s at most. Random data; TF32 as torch has it, on in float32 "
+        f"{line['date']}, {line['seconds']:.0f} s at most. All data are generated; TF32 as torch has it, on in float32 "
         "convolutions, but in the checks that say otherwise."
     )
 
@@ -100,9 +100,9 @@ def _rounds(lines: Lines) -> list[str]:
         share = CLIENTS / line["clients"]
         ratio = against_loop(lines, line["model"], line["row"], line["precision"])
         row = line["row"] if line["row"] == "loop" else f"cohorts of {line['row']}"
-        told = "-" if ratio is None else f"{number(ratio)}x"
+        speedup = "-" if ratio is None else f"{number(ratio)}x"
         return (line["model"], line["precision"], row, number(line["best_s"] * share),
-                number(line["worst_s"] * share), told, _memory(line))  # fmt: skip
+                number(line["worst_s"] * share), speedup, _memory(line))  # fmt: skip
 
     return [
         "20 steps of a client on batches of 10. `loop` is the plain PyTorch loop, client after client.",
@@ -125,10 +125,10 @@ def _server_steps(lines: Lines) -> list[str]:
 
 
 def _fedtrans(lines: Lines) -> list[str]:
-    told = [f"{line['work']}: {line['failed']}." for line in lines if "failed" in line]
+    failures = [f"{line['work']}: {line['failed']}." for line in lines if "failed" in line]
     measured = next((line for line in lines if "stages" in line), None)
     if measured is None:
-        return told or ["Nothing was measured."]
+        return failures or ["Nothing was measured."]
     rows = (
         (models, f"{stage['rounds']:.0f}", number(stage["seconds"]), number(stage["GMACs"]),
          number(stage["test_s"]) if "test_s" in stage else "-")
@@ -137,13 +137,13 @@ def _fedtrans(lines: Lines) -> list[str]:
     whole = f"2,000 rounds at the fastest growth: {number(measured['whole_s'])} s." if "whole_s" in measured else ""
     memory = f"Peak memory of all processes, on the CPU's side: {number(measured['peak_mb_sum'])} MB."
     head = ("models", "measured rounds", "s per round", "training GMACs per round", "s per evaluation of all clients")
-    return [*_table(head, rows), "", " ".join(filter(None, [whole, memory, *told]))]
+    return [*_table(head, rows), "", " ".join(filter(None, [whole, memory, *failures]))]
 
 
 def _left_out(lines: Lines) -> list[str]:
     missing = [line for line in lines if "left_out" in line]
-    told = (
+    items = (
         f"- {line['part']}, {', '.join(str(line[key]) for key in _WHAT if key in line)}: {line['left_out']}."
         for line in missing
     )
-    return list(told) if missing else ["Nothing."]
+    return list(items) if missing else ["Nothing."]

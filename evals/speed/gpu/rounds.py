@@ -17,19 +17,19 @@ PRECISIONS = ("float32", "bfloat16")
 _LOOP_S = {GOAL_MODEL: 60.0, "cnn_small": 10.0, "cnn_leaf": 10.0}
 
 
-def run(found: Measurements) -> None:
+def run(measurements: Measurements) -> None:
     """Measure all models, sizes and precisions for which the time suffices."""
-    small = found.setting.small
+    small = measurements.setting.small
     for precision in PRECISIONS:
         for model in MODELS[1:2] if small else MODELS:
-            _model(found, model, precision)
+            _model(measurements, model, precision)
 
 
-def _model(found: Measurements, model: str, precision: str) -> None:
-    expected = 0.0 if found.setting.small else _LOOP_S[model]
-    for row in ("loop", *map(str, SIZES[:2] if found.setting.small else SIZES)):
-        figures = found.measure(
-            PART, expected, lambda row=row: _seconds(found.setting, model, row, precision),
+def _model(measurements: Measurements, model: str, precision: str) -> None:
+    expected = 0.0 if measurements.setting.small else _LOOP_S[model]
+    for row in ("loop", *map(str, SIZES[:2] if measurements.setting.small else SIZES)):
+        figures = measurements.measure(
+            PART, expected, lambda row=row: _seconds(measurements.setting, model, row, precision),
             model=model, row=row, precision=precision,
         )  # fmt: skip
         if row == "loop" and figures is not None:

@@ -17,14 +17,14 @@ _EXPECTED_S = {"HypeMeFed": 20.0, "Moss": 30.0}
 _CPU_EXPECTED_S = {"HypeMeFed": 10.0, "Moss": 100.0}  # as on two cores
 
 
-def run(found: Measurements) -> None:
+def run(measurements: Measurements) -> None:
     """Measure both methods, on the device first."""
-    setting = found.setting
+    setting = measurements.setting
     steps = {"HypeMeFed": _hypemefed, "Moss": _moss}
     devices = [(setting.device, _EXPECTED_S), *([(_CPU, _CPU_EXPECTED_S)] if setting.on_gpu else [])]
     for device, expected in devices:
         for method, step in steps.items():
-            found.measure(
+            measurements.measure(
                 PART, 0.0 if setting.small else expected[method], lambda s=step, d=device: s(setting, d),
                 method=method, device=device.type,
             )  # fmt: skip
