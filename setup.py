@@ -54,7 +54,7 @@ setup(
         "matplotlib>=3.11",
         "safetensors>=0.4.3",
         "pydantic>=2.6",
-        "typer>=0.16",
+        "typer>=0.29",
         "rich>=13.0",
         "psutil>=5.9",
         "pymoo>=0.6.2,<0.7",

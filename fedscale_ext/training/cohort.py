@@ -152,6 +152,12 @@ class _BatchPlan:
 class CohortStep:
     """One step of the first k clients of a cohort.
 
+    Attributes:
+        client: Computes the losses.
+        parameters: The clients' trainable parameters, each [k, *shape].
+        optimizer: The optimizer under way.
+        weight: Share of a row in its client's mean loss [k, B].
+
     Args:
         client: Computes the losses.
         cohort: The stacked network and its tensors.
@@ -176,28 +182,28 @@ class CohortStep:
         masks: Masks | None = None,
     ) -> None:
         self.clients = mask.shape[1]
-        self._client, self._cohort, self._precision = client, cohort, precision
+        self.client, self._cohort, self._precision = client, cohort, precision
         self._labels = labels
         self._present: Tensor | None = None  # bool [k, 1, classes], known from the first output on
         full = bool(mask.all())
-        self._parameters = cohort.bind(self.clients, None if full else mask)  # each [k, *shape]
-        self._optimizer: Running
+        self.parameters = cohort.bind(self.clients, None if full else mask)
+        self.optimizer: Running
         if isinstance(optimizer, Steps | AdamSteps):
-            self._optimizer = optimizer
+            self.optimizer = optimizer
         else:
-            self._optimizer = optimizer.begin(self._parameters, offset, masks)
+            self.optimizer = optimizer.begin(self.parameters, offset, masks)
         self._samples = None if full else mask.t()  # [k, B]
-        is_sample = mask.t().to(self._parameters[0].dtype)  # [k, B]
-        self._weight = is_sample / is_sample.sum(1, keepdim=True)  # share of a row in its client's mean loss
+        is_sample = mask.t().to(self.parameters[0].dtype)  # [k, B]
+        self.weight = is_sample / is_sample.sum(1, keepdim=True)
 
     def with_mask(self, mask: Tensor) -> "CohortStep":
         """Return the step for other rows, perhaps of fewer clients; the optimizer's state goes on."""
-        optimizer = self._optimizer.first(mask.shape[1])
-        return CohortStep(self._client, self._cohort, mask, self._precision, optimizer, self._labels)
+        optimizer = self.optimizer.first(mask.shape[1])
+        return CohortStep(self.client, self._cohort, mask, self._precision, optimizer, self._labels)
 
     def restart(self) -> None:
         """Restart the optimizer from the cohort's present tensors."""
-        self._optimizer.restart(self._parameters)
+        self.optimizer.restart(self.parameters)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Take a step.
@@ -217,27 +223,27 @@ class CohortStep:
             output, features = self._outputs(x)
         if self._labels is not None:
             output = masked(output, self._present_classes(output))
-        self._client.is_sample = self._samples
+        self.client.is_sample = self._samples
         if features is None:
-            losses = self._client.losses(output, y.t())  # [k, B]
+            losses = self.client.losses(output, y.t())  # [k, B]
         else:
-            losses = self._client.feature_losses(output, features, y.t())
-        self._client.is_sample = None
-        weighted = losses * self._weight
+            losses = self.client.feature_losses(output, features, y.t())
+        self.client.is_sample = None
+        weighted = losses * self.weight
         if self._samples is not None:  # where, not a product: a padded row may have any loss
             weighted = torch.where(self._samples, weighted, 0)
-        gradients = list(torch.autograd.grad(weighted.sum(), self._parameters))
-        self._optimizer.step(self._parameters, gradients, cohort=True)
+        gradients = list(torch.autograd.grad(weighted.sum(), self.parameters))
+        self.optimizer.step(self.parameters, gradients, cohort=True)
         self._cohort.advance()
         return losses.detach()
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return logits [k, B, classes] or [k, B, exits, classes], and features [k, B, F] if the client taps them."""
         network = self._cohort.network
-        if self._client.tap is None:
+        if self.client.tap is None:
             return network(x).to(x.dtype), None
-        self._client.tapped = network.linear(self._client.tap)
-        with network.tapped(self._client.tap) as last:
+        self.client.tapped = network.linear(self.client.tap)
+        with network.tapped(self.client.tap) as last:
             output = network(x)
         return output.to(x.dtype), last.deepest(3).to(x.dtype)
 

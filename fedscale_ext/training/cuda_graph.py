@@ -25,7 +25,11 @@ class RecordedStep:
 
     def __init__(self, step: "CohortStep", x: Tensor, y: Tensor) -> None:
         self.clients = step.clients
-        self._step, self._x, self._y = step, x, y
+        self._x, self._y = x, y
+        self._parameters, self._optimizer = step.parameters, step.optimizer
+        # The graph reads these, too. The step itself is not kept: it knows the cohort, which keeps this recording, and
+        # such a cycle would hold a dropped cohort's memory until Python looks for cycles.
+        self._read = step.client, step.weight
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -38,7 +42,7 @@ class RecordedStep:
 
     def restart(self) -> None:
         """Restart the optimizer from the cohort's present tensors."""
-        self._step.restart()
+        self._optimizer.restart(self._parameters)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Take the step; the returned losses [k, B] are overwritten by the next call."""

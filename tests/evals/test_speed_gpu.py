@@ -150,7 +150,7 @@ def cohort(row: str, best_s: float, clients: int = 100, model: str = rounds.GOAL
 
 def test_the_page_tells_whether_the_goals_are_met() -> None:
     stage = {"rounds": 60, "seconds": 0.2, "GMACs": 40.0, "test_s": 1.0}
-    whole = {"part": "fedtrans", "work": "60 rounds", "peak_mb_sum": 900.0, "stages": {"1": stage}}
+    whole = {"part": "fedtrans", "work": "60 rounds", "peak_mb_sum": 900.0, "writers": 400, "stages": {"1": stage}}
     check = {"part": "correctness", "check": "cuda, CPU", "model": "cnn_small", "precision": "float32",
              "tolerance": 1e-2}  # fmt: skip
     lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),

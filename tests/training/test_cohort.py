@@ -1,6 +1,10 @@
 """Clients trained side by side equal clients trained one after another."""
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -373,6 +377,31 @@ def test_what_recording_a_graph_trains_is_undone(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("fedscale_ext.training.cuda_graph.RecordedStep", Recorded)
     assert both_ways(FAMILIES["nasbench201"], [20, 9], records=True, **changes) < 1e-9
+
+
+def test_a_dropped_cohort_with_recorded_steps_frees_its_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    graph = SimpleNamespace(replay=lambda: None)
+    for name, stand_in in {
+        "Stream": lambda: stream, "current_stream": lambda: stream, "stream": lambda entered: nullcontext(),
+        "CUDAGraph": lambda: graph, "graph": lambda recorded: nullcontext(),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    module = FAMILIES["nasbench201"]()
+    network = stacked(FAMILIES["nasbench201"](), SHAPE)
+    assert network is not None
+    cohort = Cohort(network, module, SHAPE, 2, CPU, channels_last=True)
+    cohort.records = True
+    cohort.restore(module.state_dict())
+    MultiModelClient(conf(0)).train_cohort([samples(c, 20, torch.float32) for c in (0, 1)], cohort, [conf(0), conf(1)])
+    assert len(cohort.recorded) == 1
+    dropped = weakref.ref(cohort)
+    gc.disable()
+    try:
+        del cohort
+        assert dropped() is None
+    finally:
+        gc.enable()
 
 
 def test_ragged_batches_are_left_to_networks_that_can_mask_them() -> None:

@@ -5,8 +5,9 @@ examples:
   python -m evals.speed.gpu --seconds 300            what is left out is in the page, with the reason
   python -m evals.speed.gpu --device cpu --small     the same code, tiny, without a GPU
 
-Parts, in this order: correctness, seconds per round, server steps, FedTrans at the paper's size. Each measurement is
-written to WORK/gpu.jsonl at once. The page is evals/speed/gpu.md; of other devices than a GPU it is WORK/gpu.md.
+Parts, in this order: correctness, seconds per round, server steps, FedTrans at the paper's size, server steps on the
+CPU. Each measurement is written to WORK/gpu.jsonl at once. The page is evals/speed/gpu.md; of other devices than a GPU
+it is WORK/gpu.md.
 Exit code 1: a check of correctness or a measurement failed.
 """
 
@@ -87,7 +88,8 @@ def measure(options: argparse.Namespace) -> bool:
         torch.cuda.set_device(options.device)
         torch.backends.cudnn.benchmark = True  # as executors do
     path = HERE.parent / "gpu.md" if options.device.type == "cuda" and not options.small else work / "gpu.md"
-    for part in (correctness.run, rounds.run, server_steps.run, partial(fedtrans.run, work=work)):
+    parts = (correctness.run, rounds.run, server_steps.run, partial(fedtrans.run, work=work), server_steps.run_on_cpu)
+    for part in parts:
         part(measurements)
         path.write_text(page(measurements.lines), encoding="utf-8")
     print(page(measurements.lines))

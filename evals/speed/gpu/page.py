@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from evals.speed.gpu import fedtrans, rounds
+from evals.speed.gpu import fedtrans, rounds, server_steps
 from evals.speed.table import number
 from evals.speed.task import CLIENTS
 
@@ -19,7 +19,7 @@ def page(lines: Lines) -> str:
         ["## Goals", "", *_goals(lines)],
         ["## Correctness", "", *_correctness(of(lines, "correctness"))],
         [f"## Seconds per round of {CLIENTS} participants", "", *_rounds(of(lines, rounds.PART))],
-        ["## Server steps", "", *_server_steps(of(lines, "server steps"))],
+        ["## Server steps", "", *_server_steps([*of(lines, server_steps.PART), *of(lines, server_steps.CPU_PART)])],
         ["## FedTrans at the paper's size", "", *_fedtrans(of(lines, fedtrans.PART))],
         ["## Left out", "", *_left_out(lines)],
     ]
@@ -135,9 +135,13 @@ def _fedtrans(lines: Lines) -> list[str]:
         for models, stage in measured["stages"].items()
     )  # fmt: skip
     whole = f"2,000 rounds at the fastest growth: {number(measured['whole_s'])} s." if "whole_s" in measured else ""
+    scale = (
+        f"{measured['writers']} writers are drawn. Seconds of an evaluation are scaled up to the paper's "
+        f"{fedtrans.PAPER_WRITERS:,}."
+    )
     memory = f"Peak memory of all processes, on the CPU's side: {number(measured['peak_mb_sum'])} MB."
     head = ("models", "measured rounds", "s per round", "training GMACs per round", "s per evaluation of all clients")
-    return [*_table(head, rows), "", " ".join(filter(None, [whole, memory, *failures]))]
+    return [*_table(head, rows), "", " ".join(filter(None, [scale, whole, memory, *failures]))]
 
 
 def _left_out(lines: Lines) -> list[str]:

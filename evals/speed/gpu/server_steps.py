@@ -1,6 +1,7 @@
-"""Seconds of the server steps of HypeMeFed and Moss on the device, and on the CPU where the time suffices."""
+"""Seconds of the server steps of HypeMeFed and Moss on the device, and at the end on the CPU if time is left."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,23 +12,30 @@ from evals.speed.gpu.measurements import Measurements, Setting
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import Options
 
-PART = "server steps"
+PART, CPU_PART = "server steps", "server steps on the CPU"
 _CPU = torch.device("cpu")
 _EXPECTED_S = {"HypeMeFed": 20.0, "Moss": 30.0}
 _CPU_EXPECTED_S = {"HypeMeFed": 10.0, "Moss": 100.0}  # as on two cores
 
 
 def run(measurements: Measurements) -> None:
-    """Measure both methods, on the device first."""
+    """Measure both methods on the device."""
+    _both(measurements, PART, measurements.setting.device, _EXPECTED_S)
+
+
+def run_on_cpu(measurements: Measurements) -> None:
+    """Measure both methods on the CPU, if the device is another one."""
+    if measurements.setting.on_gpu:
+        _both(measurements, CPU_PART, _CPU, _CPU_EXPECTED_S)
+
+
+def _both(measurements: Measurements, part: str, device: torch.device, expected_s: Mapping[str, float]) -> None:
     setting = measurements.setting
-    steps = {"HypeMeFed": _hypemefed, "Moss": _moss}
-    devices = [(setting.device, _EXPECTED_S), *([(_CPU, _CPU_EXPECTED_S)] if setting.on_gpu else [])]
-    for device, expected in devices:
-        for method, step in steps.items():
-            measurements.measure(
-                PART, 0.0 if setting.small else expected[method], lambda s=step, d=device: s(setting, d),
-                method=method, device=device.type,
-            )  # fmt: skip
+    for method, step in {"HypeMeFed": _hypemefed, "Moss": _moss}.items():
+        measurements.measure(
+            part, 0.0 if setting.small else expected_s[method], lambda step=step: step(setting, device),
+            method=method, device=device.type,
+        )  # fmt: skip
 
 
 def _hypemefed(setting: Setting, device: torch.device) -> dict[str, Any]:
