@@ -55,8 +55,8 @@ def read(folder: Path) -> dict[int, dict[str, float]]:
 
 
 def stages(records: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
-    """Per number of models that a round trained: rounds, median seconds without evaluation, training GMACs, and
-    the seconds of an evaluation where one was due."""
+    """Per number of models that a round trained: rounds, median and mean seconds without evaluation, training GMACs,
+    and the seconds of an evaluation where one was due."""
     found: dict[int, dict[str, float]] = {}
     before = 1
     groups: dict[int, list[dict[str, Any]]] = {}
@@ -70,18 +70,22 @@ def stages(records: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
             "rounds": len(rounds),
             # the first round of a stage also measures how its new model trains
             "seconds": statistics.median(spent[1:] or spent),
+            "mean_s": statistics.mean(spent[1:] or spent),
             "GMACs": statistics.median(record["training_macs"] / 1e9 for record in rounds),
             "test_s": max(tests, default=float("nan")),
         }
     return found
 
 
-def whole(found: dict[int, dict[str, float]]) -> float:
-    """Seconds of the paper's job: every stage for its shortest time, the last one to the end."""
+def whole(found: dict[int, dict[str, float]], of: str = "seconds") -> float:
+    """Seconds of the paper's job: every stage for its shortest time, the last one to the end.
+
+    A round takes its stage's ``of`` seconds, the median ("seconds") or the mean ("mean_s").
+    """
     order = sorted(found)
     lengths = [STAGE] * (len(order) - 1)
     lengths.append(ROUNDS - sum(lengths))
-    training = sum(length * found[models]["seconds"] for models, length in zip(order, lengths, strict=True))
+    training = sum(length * found[models][of] for models, length in zip(order, lengths, strict=True))
     slowest = max(stage["test_s"] for stage in found.values() if stage["test_s"] == stage["test_s"])
     return training + (1 + ROUNDS // EVALUATE) * slowest
 

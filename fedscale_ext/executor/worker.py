@@ -105,7 +105,7 @@ class Worker:
             cohort = None
             if len(part) > 1 and size > 1:
                 with self.watch("training"):
-                    cohort = self.bench.cohort(model, len(part), factored=factored)
+                    cohort = self.bench.cohort(model, len(part), size, factored=factored)
             together = None
             if cohort is not None and cohort.takes([self.batch_sizes(conf) for conf in part]):
                 together = self._together(trainer, cohort, part)

@@ -22,6 +22,7 @@ from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
 from fedscale_ext.tasks.update_checks import Rejected, checked_tensors
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.util.torch_devices import without_kernel_search
 
 EVENT = "statistics"  # of a unit that measures them, beside FedScale's events
 SUMS = "sums"  # name of the section that holds them
@@ -65,8 +66,9 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
         for layer in layers(module.state_dict())
     ]
     try:
-        for batch in batches:
-            module(batch)
+        with without_kernel_search():
+            for batch in batches:
+                module(batch)
     finally:
         for hook in hooks:
             hook.remove()

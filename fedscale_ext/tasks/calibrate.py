@@ -34,7 +34,8 @@ from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.reading import read_json
 
 EVENT = "calibrate"  # of a unit that measures, beside FedScale's events
-BUDGET_S = 2.0  # longest calibration of one spec on one device
+# Longest calibration of one spec on one device. On a GPU, the first step of a size looks for kernels and is recorded.
+BUDGET_S = {"cpu": 2.0, "cuda": 20.0}
 _REVISION = 2  # of the ways to train: choices that older ones were measured for do not count
 _STEPS, _REPEATS = 2, 2
 _CANDIDATES = {"cpu": (1, 4, 8, 16), "cuda": (1, 8, 32, 128)}
@@ -54,9 +55,12 @@ def fitting(sizes: list[int], device: str, client_bytes: int) -> list[int]:
 
 
 def measure(
-    sizes: list[int], train: Callable[[int, int], None], clock: Callable[[], float] = time.perf_counter
+    sizes: list[int],
+    train: Callable[[int, int], None],
+    budget_s: float,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[int, float]:
-    """Measure seconds per client and step for cohorts of ``sizes``, ascending, until the budget is spent.
+    """Measure seconds per client and step for cohorts of ``sizes``, ascending, until ``budget_s`` seconds are spent.
 
     ``train(size, steps)`` trains so many clients for so many steps.
     """
@@ -64,7 +68,7 @@ def measure(
     seconds: dict[int, float] = {}
     for size in sizes:
         expected = min(seconds.values(), default=0.0) * size * (1 + _STEPS * _REPEATS)
-        if clock() - began + expected > BUDGET_S:
+        if clock() - began + expected > budget_s:
             break
         train(size, 1)  # the first step builds what the later ones use
         times = []
@@ -177,7 +181,7 @@ class Calibrate(Kind):
         trainer = worker.client_of(conf)
         samples = _random_samples(worker, 2 * conf.batch_size)
         cohort_of = partial(worker.bench.cohort, model, factored=can_factor(header, [conf]))
-        one = cohort_of(1) if trainer.in_cohorts else None
+        one = cohort_of(1, 1) if trainer.in_cohorts else None
         sizes = [1]
         if one is not None:
             client_bytes = one.client_bytes(conf.local_steps * conf.batch_size)
@@ -188,11 +192,11 @@ class Calibrate(Kind):
             if size == 1:
                 train_alone(trainer, samples, worker.bench.module(model), settings)
                 return
-            cohort = cohort_of(size)
+            cohort = cohort_of(size, size)
             assert cohort is not None
             trainer.train_cohort([samples] * size, cohort, [settings] * size)
 
-        seconds = measure(sizes, train)
+        seconds = measure(sizes, train, BUDGET_S[worker.bench.device.type])
         return {"seconds_by_size": [[size, spent] for size, spent in seconds.items()]}, {}
 
     def check(  # noqa: D102

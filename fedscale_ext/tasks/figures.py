@@ -18,6 +18,7 @@ from fedscale_ext.core.confusion import Confusion, of_samples
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.transport import wire
+from fedscale_ext.util.torch_devices import without_kernel_search
 
 _UNIT_SAMPLES = 4096  # samples of one unit: large batches, yet enough units for several executors
 COLUMNS = ("correct", "top5", "loss")
@@ -118,7 +119,8 @@ def outputs(model: nn.Module, data: DataSet, rows: np.ndarray, batch: int, devic
     """Compute logits [rows, classes] of a model in evaluation mode, float32 on the CPU, in batches of ``batch``."""
     model.eval()
     parts = (data.tensors(rows[start : start + batch])[0] for start in range(0, len(rows), batch))
-    return torch.cat([model(x.to(device)).float().cpu() for x in parts])
+    with without_kernel_search():
+        return torch.cat([model(x.to(device)).float().cpu() for x in parts])
 
 
 def client_figures(logits: Tensor, labels: Tensor, there: Tensor | None = None) -> Tensor:

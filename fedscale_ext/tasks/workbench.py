@@ -11,6 +11,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.models.supernet.family import Searchable
+from fedscale_ext.training.cuda_graph import recorded_clients
 from fedscale_ext.training.factored import factorable
 from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps
 from fedscale_ext.transport import wire
@@ -81,12 +82,22 @@ class Workbench:
         """Return the resident module that runs a model, with whatever state it holds."""
         return self._resident(self._stored[key].host).module
 
-    def cohort(self, key: str, clients: int, *, factored: bool) -> Cohort | None:
+    def cohort(self, key: str, clients: int, most: int, *, factored: bool) -> Cohort | None:
         """Return a cohort for at least ``clients`` clients, each at the model's state.
 
-        None where the model cannot train in cohorts. ``factored``: where possible, large linear layers keep the
-        factors of their steps instead of weights for each client.
+        Args:
+            key: Pool key of the model.
+            clients: Number of clients that train now.
+            most: Largest number of clients of a cohort in this job.
+            factored: Whether large linear layers keep, where possible, the factors of their steps instead of weights
+                for each client.
+
+        Returns:
+            None where the model cannot train in cohorts.
+
         """
+        if self.device.type == "cuda":
+            clients = recorded_clients(clients, most)
         stored = self._stored[key]
         spec = stored.spec
         if spec not in self._networks:

@@ -90,7 +90,19 @@ def _run(
     """Take all steps; return the losses [steps, K, B] on the CPU, which are 0 in padded rows."""
     plan = _BatchPlan(data, batches, views)
     labels = [samples.y for samples in data] if confs[0].own_classes else None
-    step = _first_step(client, cohort, plan, confs, labels)
+    offset, masks = stacked_offsets(confs, cohort.trainable), stacked_masks(confs, cohort.trainable)
+    # a recording is replayed for other samples, and for nothing else that differs between clients or rounds
+    alike = labels is None and not (offset or masks) and client.loss_key is not None
+    recorded = cohort.records and plan.static and alike
+    if recorded:
+        plan.repeat_last(cuda_graph.recorded_clients(len(data), cohort.clients))
+    mask, optimizer, precision = plan.mask(0), optimizer_of(confs[0]), confs[0].precision
+    cohort.begin(optimizer, mask.shape[1], confs[0].local_steps, len(mask))
+    step: CohortStep | cuda_graph.RecordedStep
+    if recorded:
+        step = _recorded_step(client, cohort, mask, plan.x, precision, optimizer)
+    else:
+        step = CohortStep(client, cohort, mask, precision, optimizer, labels, offset, masks)
     losses = plan.x.new_zeros(*plan.sizes.shape, plan.rows.shape[1])  # [steps, K, B]
     for number in range(len(plan.sizes)):
         if isinstance(step, CohortStep) and plan.mask_changes(number):
@@ -98,7 +110,7 @@ def _run(
         x, y = plan.batch(number)  # [B, k, C, H, W], [B, k]
         width, clients = y.shape
         losses[number, :clients, :width] = step(x, y)
-    return losses.cpu()
+    return losses[:, : len(data)].cpu()
 
 
 class _BatchPlan:
@@ -128,6 +140,13 @@ class _BatchPlan:
     def static(self) -> bool:
         """Whether every step has the same shape and no padding."""
         return bool((self.sizes == self.sizes[0, 0]).all())
+
+    def repeat_last(self, clients: int) -> None:
+        """Let further clients, up to ``clients``, train on the last one's samples."""
+        last = torch.arange(clients).clamp(max=self.rows.shape[2] - 1)  # [clients]
+        on_device = last.to(self.rows.device)
+        self.rows, self._views = self.rows[..., on_device], self._views.index_select(2, on_device)
+        self.sizes = self.sizes[:, last.numpy()]
 
     def mask_changes(self, number: int) -> bool:
         """Return whether the step's rows that are samples differ from those of the step before."""
@@ -256,25 +275,14 @@ class CohortStep:
         return self._present
 
 
-def _first_step(
-    client: "MultiModelClient",
-    cohort: Cohort,
-    plan: _BatchPlan,
-    confs: Sequence[ClientConfig],
-    labels: Sequence[Tensor] | None,
-) -> CohortStep | cuda_graph.RecordedStep:
-    """Return the first step of a cohort; where its shapes are static, it is recorded once and kept with the cohort."""
-    conf, mask, x = confs[0], plan.mask(0), plan.x
-    offset, masks = stacked_offsets(confs, cohort.trainable), stacked_masks(confs, cohort.trainable)
-    optimizer = optimizer_of(conf)
-    cohort.begin(optimizer, mask.shape[1], conf.local_steps, len(mask))
-    recordable = cohort.records and plan.static and labels is None and not (offset or masks)
-    if not recordable or client.loss_key is None:
-        return CohortStep(client, cohort, mask, conf.precision, optimizer, labels, offset, masks)
-    key = type(client), client.loss_key, tuple(mask.shape), x.shape[1:], conf.precision, optimizer
+def _recorded_step(
+    client: "MultiModelClient", cohort: Cohort, mask: Tensor, x: Tensor, precision: str, optimizer: Optimizer
+) -> cuda_graph.RecordedStep:
+    """Return the recording of a step on samples like ``x`` [n, C, H, W]; made once, it is kept with the cohort."""
+    key = type(client), client.loss_key, tuple(mask.shape), x.shape[1:], precision, optimizer
     step = cohort.recorded.get(key)
     if step is None:
-        plain = CohortStep(client, cohort, mask, conf.precision, optimizer)
+        plain = CohortStep(client, cohort, mask, precision, optimizer)
         empty = x.new_zeros(*mask.shape, *x.shape[1:]), torch.zeros_like(mask, dtype=torch.int64)
         step = cohort.recorded[key] = cuda_graph.RecordedStep(plain, *empty)
         cohort.restart()  # because recording trains

@@ -11,6 +11,25 @@ if TYPE_CHECKING:
 _WARM_UP = 3  # steps before recording, in which libraries choose algorithms and allocate memory
 
 
+# One stream for all recordings of a device: torch keeps 64 MB of workspace for each stream that multiplied matrices.
+_side_streams: dict[torch.device, torch.cuda.Stream] = {}
+
+
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    if device not in _side_streams:
+        _side_streams[device] = torch.cuda.Stream(device)
+    return _side_streams[device]
+
+
+def recorded_clients(clients: int, most: int) -> int:
+    """Return for how many clients a step is recorded that trains ``clients`` of at most ``most``.
+
+    It is the next power of two, or ``most``. Recording takes seconds and a replay milliseconds, while cohorts have
+    another number of clients in every round.
+    """
+    return min(1 << (clients - 1).bit_length(), most)
+
+
 class RecordedStep:
     """A :class:`CohortStep` on the GPU for batches of one shape.
 
@@ -30,7 +49,7 @@ class RecordedStep:
         # The graph reads these, too. The step itself is not kept: it knows the cohort, which keeps this recording, and
         # such a cycle would hold a dropped cohort's memory until Python looks for cycles.
         self._read = step.client, step.weight
-        aside = torch.cuda.Stream()
+        aside = _side_stream(x.device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(_WARM_UP):

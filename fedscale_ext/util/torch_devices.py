@@ -2,6 +2,8 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -33,3 +35,17 @@ def server_device(args: Namespace) -> torch.device:
 def threads_on(device: torch.device) -> int:
     """How many threads work on a device at once: one per processor; one on a GPU, which is shared."""
     return os.cpu_count() or 1 if device.type == "cpu" else 1
+
+
+@contextmanager
+def without_kernel_search() -> Iterator[None]:
+    """Let cuDNN choose its kernels without trying them all, for batches whose sizes hardly recur.
+
+    Trying takes longer than a test. Training has batches of few sizes, for which executors let it search.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

@@ -23,6 +23,7 @@ from fedscale_ext.models.families.genotype import OPERATIONS
 from fedscale_ext.models.families.nasbench201 import Cell, make
 from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
+from fedscale_ext.training.augment import Augmentation
 from fedscale_ext.training.cohort import CohortStep
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort, Resident
@@ -362,31 +363,70 @@ def test_a_client_whose_loss_is_not_finite_fails_alone(count: int) -> None:
         assert bool(tensor[1].isfinite().all()) and bool(tensor[2].isfinite().all())
 
 
-@pytest.mark.parametrize("changes", [{}, {"prox_mu": 0.3}])
-def test_what_recording_a_graph_trains_is_undone(monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]) -> None:
-    class Recorded:
-        """A recording without a GPU: warms up as one with a GPU does, then steps plainly."""
+class Recorded:
+    """A recording without a GPU: warms up as one with a GPU does, then steps plainly."""
 
-        def __init__(self, step: CohortStep, x: Tensor, y: Tensor) -> None:
-            self.clients, self.step, self.restart = step.clients, step, step.restart
-            for _ in range(3):
-                step(x, y)
+    def __init__(self, step: CohortStep, x: Tensor, y: Tensor) -> None:
+        self.clients, self.step, self.restart = step.clients, step, step.restart
+        for _ in range(3):
+            step(x, y)
 
-        def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-            return self.step(x, y)
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        assert x.shape[1] == y.shape[1] == self.clients  # a recording is of one shape
+        self.step.parameters = self.step._cohort.bind(self.clients, None)  # another recording bound the network
+        return self.step(x, y)
 
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are recorded as on a GPU."""
     monkeypatch.setattr("fedscale_ext.training.cuda_graph.RecordedStep", Recorded)
+
+
+@pytest.mark.usefixtures("recordings")
+@pytest.mark.parametrize("changes", [{}, {"prox_mu": 0.3}])
+def test_what_recording_a_graph_trains_is_undone(changes: dict[str, object]) -> None:
     assert both_ways(FAMILIES["nasbench201"], [20, 9], records=True, **changes) < 1e-9
+
+
+@pytest.mark.usefixtures("recordings")
+@pytest.mark.parametrize("augments", [False, True])
+def test_few_sizes_of_cohorts_are_recorded_and_clients_stay_what_they_are_alone(augments: bool) -> None:
+    module = FAMILIES["nasbench201"]()
+    start = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    network = stacked(FAMILIES["nasbench201"](), SHAPE)
+    assert network is not None
+    cohort = Cohort(network, module, SHAPE, 6, CPU, channels_last=True)
+    cohort.records = True
+    resident = Resident(FAMILIES["nasbench201"](), CPU, channels_last=True)
+    for count in (3, 1, 4, 5, 6, 2):
+        plain = [samples(client, 20, torch.float32) for client in range(count)]
+        flips = Augmentation(False, torch.zeros(1, 1, 1)) if augments else None
+        data = [ClientSamples(own.x, own.y, flips) for own in plain]
+        confs = [conf(client) for client in range(count)]
+        client = MultiModelClient(confs[0])
+        cohort.restore(start)
+        results = client.train_cohort(data, cohort, confs)
+        states = cohort.trained([20] * count)
+        assert len(results) == count
+        for row, (own, settings, together) in enumerate(zip(data, confs, results, strict=True)):
+            resident.restore(resident.start(start))
+            alone = client.train(own, resident.module, settings)
+            assert isinstance(together, dict) and together["utility"] == pytest.approx(alone["utility"], rel=1e-3)
+            for name, tensor in alone["update_weight"].items():
+                torch.testing.assert_close(states[name][row], tensor, rtol=1e-3, atol=1e-4)
+    assert sorted(recording.clients for recording in cohort.recorded.values()) == [1, 2, 4, 6]
 
 
 def test_a_dropped_cohort_with_recorded_steps_frees_its_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(wait_stream=lambda other: None)
     graph = SimpleNamespace(replay=lambda: None)
     for name, stand_in in {
-        "Stream": lambda: stream, "current_stream": lambda: stream, "stream": lambda entered: nullcontext(),
+        "Stream": lambda device: stream, "current_stream": lambda: stream, "stream": lambda entered: nullcontext(),
         "CUDAGraph": lambda: graph, "graph": lambda recorded: nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr("fedscale_ext.training.cuda_graph._side_streams", {})
     module = FAMILIES["nasbench201"]()
     network = stacked(FAMILIES["nasbench201"](), SHAPE)
     assert network is not None

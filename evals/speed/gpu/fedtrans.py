@@ -65,7 +65,7 @@ def _rounds(measurements: Measurements, data: Path, work: Path, rounds: int, wri
         "stages": {str(models): _known(stage) for models, stage in stages.items()},
     }
     if any("test_s" in stage for stage in figures["stages"].values()):
-        figures["whole_s"] = headline.whole(stages)
+        figures["whole_s"] = headline.whole(stages, "mean_s")
     return figures
 
 

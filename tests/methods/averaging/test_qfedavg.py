@@ -109,7 +109,7 @@ def test_clients_report_the_loss_of_the_model_that_they_were_handed_alone_and_si
         with torch.no_grad():
             expected.append(float(functional.cross_entropy(module(own.x), own.y)))
     alone = [client.train(own, bench.module("global"), conf) for own, conf in zip(data, confs, strict=True)]
-    cohort = bench.cohort("global", 2, factored=False)
+    cohort = bench.cohort("global", 2, 2, factored=False)
     assert cohort is not None
     together = client.train_cohort(data, cohort, confs)
     for results in (alone, together):
