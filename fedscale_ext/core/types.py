@@ -100,7 +100,9 @@ class WorkItem:
         overrides: fields of the client's configuration (:data:`fedscale_ext.core.client_config.OVERRIDABLE`) that
             differ from the job's keys, such as ``{"prox_mu": 0.1}``.
         compute_fraction: MACs per sample as a share of the model's, if a step computes less or more than the model
-            once. The virtual clock and the round's cost use it.
+            once. The virtual clock and the round's cost use it, and ``forward_fraction``.
+        forward_fraction: forward passes without gradients beside the steps, per sample of the steps, as a share of
+            the model's forward pass.
         bytes: traffic in each direction, if it is not the model's size.
         dropped: tensors whose change the client does not upload. They count as unchanged.
         upload: bytes that the client uploads, if fewer than ``bytes``.
@@ -115,6 +117,7 @@ class WorkItem:
     objective: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     compute_fraction: float = 1.0
+    forward_fraction: float = 0.0
     bytes: int | None = None
     dropped: Sequence[str] = ()
     upload: int | None = None

@@ -47,14 +47,17 @@ def round_record(
     cost = {model.key: model.cost for model in pool}
     trained = (pool[update.item.model] for update in updates)
     assignments = Counter(model.whole if model.transient else model.key for model in trained)
-    computed: dict[str, float] = {}  # samples by model, each for as much of the model as was computed
+    stepped: dict[str, float] = {}  # samples by model, each for as much of the model as a step computed
+    passed: dict[str, float] = {}  # and as passed forward alone
     for update in updates:
-        model = update.item.model
-        computed[model] = computed.get(model, 0.0) + update.trained * update.item.compute_fraction
+        item = update.item
+        stepped[item.model] = stepped.get(item.model, 0.0) + update.trained * item.compute_fraction
+        passed[item.model] = passed.get(item.model, 0.0) + update.trained * item.forward_fraction
     samples = sum(update.trained for update in updates)
     loss = math.fsum(update.loss * update.trained for update in updates) / samples if samples else math.nan
-    forward_macs = float(sum(count * cost[key].forward_macs for key, count in computed.items()))
-    training_macs = float(sum(count * cost[key].training_macs for key, count in computed.items()))
+    passed_macs = float(sum(count * cost[key].forward_macs for key, count in passed.items()))
+    forward_macs = float(sum(count * cost[key].forward_macs for key, count in stepped.items())) + passed_macs
+    training_macs = float(sum(count * cost[key].training_macs for key, count in stepped.items())) + passed_macs
     return RoundRecord(
         round=round,
         virtual_clock_s=clock_s,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscale_ext.core.types import Task, WorkItem
-from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.clock import TRAINING_FACTOR, completion_times
 from fedscale_ext.population.population import Population
 from fedscale_ext.submodels.model_pool import ModelPool
 
@@ -97,7 +97,7 @@ def client_times(
     computation, communication = completion_times(
         population.computation_ms[index],
         population.communication_kbps[index],
-        macs=np.array([known[item.model].forward_macs * item.compute_fraction for item in items], dtype=np.float64),
+        macs=np.array([known[item.model].forward_macs * _passes(item) for item in items], dtype=np.float64),
         down_bytes=np.array(down, dtype=np.float64),
         up_bytes=np.array(up, dtype=np.float64),
         local_steps=1,
@@ -105,6 +105,11 @@ def client_times(
         reference_macs=reference_macs,
     )
     return clients, np.add.reduceat(computation, first), np.add.reduceat(communication, first)
+
+
+def _passes(item: WorkItem) -> float:
+    """Return how many times an item trains its model, per sample of its steps."""
+    return item.compute_fraction + item.forward_fraction / TRAINING_FACTOR
 
 
 def dropped_bytes(item: WorkItem, pool: ModelPool) -> int:

@@ -34,7 +34,6 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
 from fedscale_ext.methods.personal.personal_models import floating_tensors
-from fedscale_ext.population.clock import TRAINING_FACTOR
 
 Phase = Mapping[str, Any]  # of a client's work: see ``distillation/client.py``
 
@@ -119,11 +118,19 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         everything = len(self.public.x)
         through = sum(each["epochs"] * (len(target) if each["told"] else everything) for each in phases)
         seen = float(self.task.step_sizes(client, overrides).sum())
-        compute = 1.0 + (through + len(rows) / TRAINING_FACTOR) / seen
         down = target.nbytes + (self._download if first else 0)
         up = len(rows) * self.task.num_classes * target.itemsize
         key = self.keys[self.type_of[client - 1]]
-        return WorkItem(client, key, {"public": phases}, overrides, compute_fraction=compute, bytes=down, upload=up)
+        return WorkItem(
+            client,
+            key,
+            {"public": phases},
+            overrides,
+            compute_fraction=1.0 + through / seen,
+            forward_fraction=len(rows) / seen,
+            bytes=down,
+            upload=up,
+        )
 
     @property
     def _download(self) -> int:

@@ -54,7 +54,6 @@ from fedscale_ext.methods.exchange.generator import (
     trained_generator,
 )
 from fedscale_ext.methods.exchange.lgfedavg import LGFedAvgAggregator, LGFedAvgClient, LGFedAvgParams
-from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
@@ -193,17 +192,19 @@ class FedGenAggregator(LGFedAvgAggregator):
         return {"weight": self.params.weight}
 
     def work_beside(self, client: int) -> float:
-        """A generated feature for each sample of a step: the generator's forward pass, and training of the head."""
-        if not self.counts.any():
-            return 0.0
-        seen = float(self.task.step_sizes(client, {}).sum())
-        training = self.pool[self.keys[self.type_of[client - 1]]].cost.training_macs
-        return seen * self.macs(forward=1.0) / training
+        """Training of the head, by a generated feature for each sample of a step."""
+        return self._generated(client) * self.head["weight"].numel() / self._macs_of(client)
 
-    def macs(self, *, forward: float) -> float:
-        """MACs of a generated feature: so many forward passes of the generator, and a training step of the head."""
+    def passes_beside(self, client: int) -> float:
+        """The generator's forward pass for each of these features."""
         generator = loaded_generator(self.generator, self.task.num_classes)
-        return forward * generator.macs + TRAINING_FACTOR * self.head["weight"].numel()
+        return self._generated(client) * generator.macs / self._macs_of(client)
+
+    def _generated(self, client: int) -> float:
+        return float(self.task.step_sizes(client, {}).sum()) if self.counts.any() else 0.0
+
+    def _macs_of(self, client: int) -> float:
+        return float(self.pool[self.keys[self.type_of[client - 1]]].cost.forward_macs)
 
     def learn(self, round: int, updates: Sequence[Update], sent: Sequence[State]) -> None:
         """Average the heads by samples, and train the generator on the mean."""

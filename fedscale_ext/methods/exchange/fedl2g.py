@@ -50,7 +50,6 @@ from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, GuidedClient
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
 from fedscale_ext.models.final_layer import final_layer
-from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort
@@ -214,13 +213,17 @@ class FedL2GAggregator(SharedFeaturesAggregator):
         return min(self.params.study, trained_on(int(self.task.train_sizes[item.client - 1]), self.params.quiz))
 
     def work_beside(self, client: int) -> float:
-        """A step on study samples, a derivative of their features, and the gradient of the quiz.
-
-        The derivative is that of two passes without gradients.
-        """
-        samples, study = int(self.task.train_sizes[client - 1]), self.counted(WorkItem(client, ""))
+        """A step on study samples, and the gradient of the quiz."""
+        samples = int(self.task.train_sizes[client - 1])
         quiz = max(samples - trained_on(samples, self.params.quiz), 1)
-        return study * (1.0 + 2.0 / TRAINING_FACTOR) + quiz
+        return float(self._study(client) + quiz)
+
+    def passes_beside(self, client: int) -> float:
+        """The derivative of the study samples' features, which costs what two forward passes do."""
+        return 2.0 * self._study(client)
+
+    def _study(self, client: int) -> int:
+        return self.counted(WorkItem(client, ""))
 
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the model that it keeps, but not in rounds of warming up."""

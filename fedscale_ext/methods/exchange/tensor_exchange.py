@@ -45,7 +45,6 @@ from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import FinalLayer, final_layer
-from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
 
@@ -185,7 +184,11 @@ class TensorExchangeAggregator(DeviceTypesAggregator):
 
     def work_beside(self, client: int) -> float:
         """Return a client's work beside its steps in the coming round, as the number of samples of as much training."""
-        return self.passes_after * float(self.task.train_sizes[client - 1]) / TRAINING_FACTOR
+        return 0.0
+
+    def passes_beside(self, client: int) -> float:
+        """Return the samples that a client's model passes forward alone in the coming round, without gradients."""
+        return self.passes_after * float(self.task.train_sizes[client - 1])
 
     # ---- the round ----
 
@@ -223,7 +226,11 @@ class TensorExchangeAggregator(DeviceTypesAggregator):
         key, down = self.keys[self.type_of[client - 1]], bytes_of(self.message_for(client))
         item = WorkItem(client, key, self.objective(), self.overrides(), bytes=down)
         seen = float(self.task.step_sizes(client, item.overrides).sum())
-        return replace(item, compute_fraction=1.0 + self.work_beside(client) / seen)
+        return replace(
+            item,
+            compute_fraction=1.0 + self.work_beside(client) / seen,
+            forward_fraction=self.passes_beside(client) / seen,
+        )
 
     def opening(self) -> list[WorkItem]:
         """Work items of all clients in the first round."""

@@ -243,9 +243,9 @@ class FedSkelAggregator(PrunedTypesAggregator):
         if sets:
             bits = sum(-(-layer.out_channels // 8) for layer in self._layers.values())
             return WorkItem(client, KEY, objective, bytes=cost.bytes, upload=cost.bytes + bits)
-        forward, backward = cost.forward_macs, cost.training_macs - cost.forward_macs
-        effort = (forward + share * backward) / cost.training_macs
-        return WorkItem(client, KEY, objective, compute_fraction=effort, bytes=self._skeleton_bytes(share))
+        # the forward pass is whole, the backward pass is that of the skeleton
+        bytes = self._skeleton_bytes(share)
+        return WorkItem(client, KEY, objective, compute_fraction=share, forward_fraction=1.0 - share, bytes=bytes)
 
     def _skeleton_bytes(self, share: float) -> int:
         state = self.pool[KEY].state

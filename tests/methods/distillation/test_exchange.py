@@ -71,7 +71,7 @@ def test_the_tables_reckoning_is_what_rounds_take(method: str, tmp_path: Path) -
 
 
 def cost(item: Any) -> tuple[Any, ...]:
-    return item.client, item.bytes, item.upload, item.compute_fraction
+    return item.client, item.bytes, item.upload, item.compute_fraction, item.forward_fraction
 
 
 def test_work_on_public_samples_counts(tmp_path: Path) -> None:
@@ -79,12 +79,11 @@ def test_work_on_public_samples_counts(tmp_path: Path) -> None:
     items = {item.client: item for item in play(found, 1)}
     seen = found.task.step_sizes(2, {"local_epochs": 4}).sum()
     assert seen == 4 * 20 and items[2].overrides["local_epochs"] == 4
-    assert items[2].compute_fraction == pytest.approx(1 + (3 * PUBLIC + 5 / 3) / seen)
+    assert items[2].compute_fraction == pytest.approx(1 + 3 * PUBLIC / seen) and items[2].forward_fraction == 5 / seen
     later = {item.client: item for item in play(found, 2)}
     seen = found.task.step_sizes(2, {}).sum()
-    assert (
-        later[2].compute_fraction == pytest.approx(1 + (5 + 5 / 3) / seen) and "local_epochs" not in later[2].overrides
-    )
+    assert later[2].compute_fraction == pytest.approx(1 + 5 / seen) and later[2].forward_fraction == 5 / seen
+    assert "local_epochs" not in later[2].overrides
     assert [each["loss"] for each in items[2].objective["public"]] == ["labels", "mae"]
     assert [each["loss"] for each in later[2].objective["public"]] == ["mae"]
 

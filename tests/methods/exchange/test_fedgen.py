@@ -23,7 +23,6 @@ from fedscale_ext.methods.exchange.generator import (
 )
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.population.clock import TRAINING_FACTOR
 from methods.exchange.exchange_harness import WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
 from methods.harness import CLASSES, SHAPE
 
@@ -169,15 +168,16 @@ def test_heads_and_the_generator_count_as_traffic_and_generated_features_as_work
     head = 4 * CLASSES * (WIDTH + 1)
     (item,) = found.assign(1, np.array([2]))
     assert found.traffic(item) == head == found.opening()[0].bytes and item.compute_fraction == 1.0
+    assert item.forward_fraction == 0.0  # nothing is generated in the first round
     assert found.uploaded(item) == head + 4 * CLASSES
     play(found, 1, [2])
     assert found.uploaded(item) == head + 4 * CLASSES  # whole, whichever classes the client lacks
     (item,) = found.assign(2, np.array([2]))
     generator = 4 * ((NOISE + CLASSES + 1) * HIDDEN + 4 * HIDDEN + (HIDDEN + 1) * WIDTH)
     assert found.traffic(item) == head + generator + 4 * CLASSES
-    macs = (NOISE + CLASSES) * HIDDEN + HIDDEN * WIDTH
-    feature = macs + TRAINING_FACTOR * CLASSES * WIDTH
-    assert item.compute_fraction == pytest.approx(1 + feature / found.pool[item.model].cost.training_macs)
+    whole = found.pool[item.model].cost.forward_macs
+    assert item.compute_fraction == pytest.approx(1 + CLASSES * WIDTH / whole)
+    assert item.forward_fraction == pytest.approx(((NOISE + CLASSES) * HIDDEN + HIDDEN * WIDTH) / whole)
     assert found.server_bytes() == generator
 
 

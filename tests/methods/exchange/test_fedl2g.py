@@ -144,15 +144,16 @@ def test_rows_of_studied_classes_count_as_traffic_and_the_quiz_as_work(tmp_path:
     (item,) = found.assign(1, np.array([2]))  # of 20 samples, 5 of them in the quiz
     assert found.traffic(item) == CLASSES * row and found.uploaded(item) == CLASSES * row + every
     assert found.opening()[1].bytes == CLASSES * row
-    beside = 6 * (1 + 2 / 3) + 5
     assert item.overrides == {"held_out": 0.25, "local_steps": 1, "batch_size": 6}
-    assert item.compute_fraction == pytest.approx(beside / 6)  # of the six samples of its only step
+    # of the six samples of its only step: that step, the quiz of five, and a derivative that costs two forward passes
+    assert item.compute_fraction == pytest.approx((6 + 5) / 6) and item.forward_fraction == 2.0
     counts = torch.tensor([6, 0, 0, 0, 0], dtype=torch.int32)
     play(found, 1, [2], {2: {GRADIENTS: torch.ones(CLASSES, WIDTH), COUNTS: counts}})
     found.history.append(None)
     (item,) = found.assign(2, np.array([2]))
     assert found.uploaded(item) == row + every
-    assert item.overrides == {"held_out": 0.25} and item.compute_fraction == pytest.approx(1 + beside / 10)
+    assert item.overrides == {"held_out": 0.25} and item.compute_fraction == pytest.approx(1 + 11 / 10)
+    assert item.forward_fraction == pytest.approx(12 / 10)
     assert found.counted(item) == 6 and not item.objective["warm_up"]
 
 

@@ -10,7 +10,6 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.methods.exchange.client import COUNTS, class_means
 from fedscale_ext.methods.exchange.tensor_exchange import bytes_sent, mean_by_class
-from fedscale_ext.population.clock import TRAINING_FACTOR
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
 from methods.exchange.exchange_harness import TYPES, WIDTH, answer, made, play
@@ -51,7 +50,7 @@ def test_the_table_reckons_the_first_round_without_a_message(tmp_path: Path) -> 
 def test_a_pass_over_the_clients_samples_counts_as_work(tmp_path: Path) -> None:
     found = made("fedproto", tmp_path)
     (item,) = found.assign(1, np.array([4]))
-    assert item.compute_fraction == pytest.approx(1 + 40 / TRAINING_FACTOR / 10)  # 40 samples; 2 steps of 5
+    assert item.compute_fraction == 1.0 and item.forward_fraction == pytest.approx(40 / 10)  # 40 samples; 2 steps of 5
 
 
 def test_what_a_client_sends_must_be_of_its_samples(tmp_path: Path) -> None:
