@@ -45,7 +45,8 @@ _HAR_STAGES = {
 }
 _STEPS = {"num_participants": 10, "local_steps": 20, "batch_size": 20}
 TASKS = {
-    "har": Task("UCI HAR", (9, 8, 16), 6, 30, 0.03e12, FOLDED, seeds=(1, 2, 3, 4, 5),
+    # its file has steps and sensors mixed (evals/README.md): read as they were meant, it is not hard enough
+    "har": Task("UCI HAR, mixed axes", (9, 8, 16), 6, 30, 0.03e12, FOLDED, seeds=(1, 2, 3, 4, 5),
                 keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}, stages=_HAR_STAGES),
     "chars": Task("chars74k", (1, 28, 28), 62, 55, 1.0e12, replace(USUAL, exits=(6, 7, 16, 32, 64, 128)),
                   keys={**_STEPS, "public_samples": 110}),

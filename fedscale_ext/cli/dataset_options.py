@@ -195,6 +195,10 @@ class FormatOptions:
         ),
     ] = None
     names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes"
+    transposed: Annotated[
+        bool,
+        typer.Option("--transposed", help="npz of values: a sample lies as W x H where DATA_SET has H x W."),
+    ] = False
     stride: Annotated[
         int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")
     ] = None
@@ -241,8 +245,10 @@ class FormatOptions:
             raise UserError(f"--client-map is for the wav files of Speech Commands, {other}")
         if kind is not Format.text and self.stride is not None:
             raise UserError(f"--stride is for text, {other}")
+        if kind is not Format.npz and self.transposed:
+            raise UserError(f"--transposed is for the arrays of an npz file, {other}")
         if kind is Format.npz:
-            return NpzOptions(**common, **arrays, shape=shape)
+            return NpzOptions(**common, **arrays, transposed=self.transposed, shape=shape)
         if kind is Format.datasets:
             columns: dict[str, Any] = {"x": self.x, "y": self.y, "client": self.client, "split": self.split}
             return DatasetsOptions(**common, **columns, shape=shape)

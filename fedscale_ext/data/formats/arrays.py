@@ -6,6 +6,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import check_shape
+from fedscale_ext.data.formats.axes import order_note
 from fedscale_ext.data.formats.source import as_bytes
 from fedscale_ext.data.registry import KnownDataSet
 from fedscale_ext.data.samples import as_values
@@ -39,7 +40,11 @@ def arranged(
         except UserError as error:
             raise UserError(f"{where}: {error}; --shape resizes pictures") from error
     if entry and entry.values:
-        return as_values(x, where)
+        values = as_values(x, where)
+        note = None if entry.text or x.shape[1] != 1 else order_note(values, where)
+        if note is not None and note not in notes:
+            notes.append(note)
+        return values
     note = f"the floats in 0..1 of {where.partition(' of ')[0]} became bytes in 0..255"
     if x.dtype.kind == "f" and note not in notes:
         notes.append(note)

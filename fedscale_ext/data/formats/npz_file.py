@@ -9,6 +9,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.audio import resampled
 from fedscale_ext.data.formats.arrays import arranged
+from fedscale_ext.data.formats.axes import transposed
 from fedscale_ext.data.formats.source import Sample, Source
 from fedscale_ext.data.labels import Numbering, as_text, number_names, row_of, whole_numbers
 from fedscale_ext.data.registry import known
@@ -32,6 +33,7 @@ class NpzSource(Source):
     names: str
     data_set: str
     sides: Sequence[int] | None = None
+    transposed: bool = False
     kind: str = "npz"
 
     def __post_init__(self) -> None:
@@ -68,7 +70,10 @@ class NpzSource(Source):
         entry = known(self.data_set)
         if entry and entry.by_name and x.ndim == 2 and x.dtype == np.int16:
             return resampled(x, entry.rate)
-        return arranged(x, f"array {key!r} of {self.path}", entry, self.sides, self._notes)
+        where = f"array {key!r} of {self.path}"
+        if self.transposed and entry:
+            x = transposed(x, where, entry)
+        return arranged(x, where, entry, self.sides, self._notes)
 
     def _labels(self, archive: Npz, keys: Sequence[str]) -> list[np.ndarray]:
         """The labels int64 [n] in each of the arrays; sets the names of classes, and their number where it is known."""

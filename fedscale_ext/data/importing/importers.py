@@ -186,9 +186,11 @@ def import_npz(path: StrPath, out_dir: StrPath, data_set: str, options: NpzOptio
     one of speech also clips [N, n] (int16, 16 kHz; of `fsdd` and `fsdd_mfcc32` 8 kHz).
     """
     source = NpzSource(
-        Path(path).expanduser(), options.x, options.y, options.client, options.split, options.names, data_set
-    )
-    return _import(source, out_dir, data_set, options, keys=options.arrays)
+        Path(path).expanduser(), options.x, options.y, options.client, options.split, options.names, data_set,
+        transposed=options.transposed,
+    )  # fmt: skip
+    turned = {"transposed": True} if options.transposed else {}
+    return _import(source, out_dir, data_set, options, keys=options.arrays, **turned)
 
 
 def import_datasets(path: StrPath, out_dir: StrPath, data_set: str, options: DatasetsOptions = _DATASETS) -> Written:

@@ -89,6 +89,7 @@ class NpzOptions(ImportOptions):
         client: clients, [N] (integers or names).
         split: array [N] of "train" / "test", or of 0 / 1 (1: test); None: the file has none.
         names: names of the labels, [classes]; a data set that knows them gives them its own numbers.
+        transposed: the values of a sample lie in the order [W, H] where the data set has [H, W].
 
     """
 
@@ -97,6 +98,12 @@ class NpzOptions(ImportOptions):
     client: str = "client"
     split: str | None = None
     names: str = CLASS_NAMES
+    transposed: bool = False
+
+    def check(self, entry: KnownDataSet | None) -> None:  # noqa: D102
+        super().check(entry)
+        if self.transposed and (entry is None or not entry.values or entry.text):
+            raise UserError("--transposed is for data sets of measured values, such as uci_har: leave it out")
 
     @property
     def arrays(self) -> dict[str, str | None]:
