@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.api.served_model import load_served_model
+from fedscale_ext.core.types import is_personal
 from fedscale_ext.data.inputs import read_inputs
 from fedscale_ext.report.loading import LoadedJob
 
@@ -42,13 +43,17 @@ def predict(
         job: A finished job.
         client: Name of the client whose served model predicts.
         inputs: What :func:`fedscale_ext.data.inputs.read_inputs` takes.
-        notice: Gets sentences on the inputs, after the last prediction.
+        notice: Gets a sentence on a client's own model that was never trained, before the first prediction, and
+            sentences on the inputs after the last one.
 
     Raises:
         UserError: If the client or its model is not there, or inputs cannot be read.
 
     """
     served = load_served_model(job, client)
+    number = job.client_number(client)
+    if notice is not None and is_personal(served.key) and not any(number in each.participants for each in job.records):
+        notice(f"client {client} never trained: what it keeps of its model has its initial weights")
     samples_by_name = read_inputs(inputs, served.data_set, served.shape, notice)
     while part := list(islice(samples_by_name, _BATCH)):
         names, samples = zip(*part, strict=True)

@@ -9,6 +9,9 @@ import numpy as np
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import stream
 
+DECIDES_SAMPLES = frozenset({"local_steps", "local_epochs", "batch_size", "held_out"})
+"""Overrides of a work item that decide how many samples its steps see."""
+
 
 def hold_out(samples: int, share: float, seed: int, client: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw the rows that a client trains on and the rows of its validation part, int64 each.

@@ -11,7 +11,7 @@ from fedscale_ext.core.auc import Auc
 from fedscale_ext.core.client_config import FIELDS, OVERRIDABLE
 from fedscale_ext.core.confusion import Confusion
 from fedscale_ext.core.errors import UserError, did_you_mean
-from fedscale_ext.core.local_steps import LocalSteps, local_steps, step_sizes
+from fedscale_ext.core.local_steps import DECIDES_SAMPLES, LocalSteps, local_steps, step_sizes
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 
 State = dict[str, torch.Tensor]  # parameters and buffers by state_dict name, on the CPU
@@ -67,7 +67,7 @@ class Task:
         """Return the number of samples that the steps of each item see, int64 [items]."""
         seen = self.samples_seen(np.array([item.client - 1 for item in items], dtype=np.int64))
         for index, item in enumerate(items):
-            if "local_steps" in item.overrides or "local_epochs" in item.overrides:
+            if not DECIDES_SAMPLES.isdisjoint(item.overrides):
                 seen[index] = self.step_sizes(item.client, item.overrides).sum()
         return seen
 

@@ -109,6 +109,7 @@ def start(
                 if crew is not None:
                     job.cluster, run_of_job.again = {crew.name: crew.place}, crew.again
                 run_of_job.in_sweep = isinstance(conf, ConfFile)
+                run_of_job.settings = [word for each in overrides for word in ("--set", each)]
                 code = run_of_job.run(plain, ranks)
             jobs.settle(job, last, code)
             return code
@@ -172,6 +173,7 @@ class Run:
 
     again = "fedscale driver start"  # and the configuration: what --resume is given to
     in_sweep = False  # the sweep's command goes on with its jobs
+    settings: Sequence[str] = ()  # what the command gives beside the configuration
 
     def __init__(
         self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None, idle: str | None = None
@@ -397,6 +399,6 @@ class Run:
                 self.display.log_line(line)
             more = "" if outcome.code == 2 else f"; all output is in {log}"
             if more and self._has_checkpoint():
-                what = "the sweep with" if self.in_sweep else f"the job with `{self.again} {self.job.conf}"
-                more += f"; continue {what} --resume{'' if self.in_sweep else '`'}"
+                command = f"{self.again} {shlex.join([*shlex.split(self.job.conf), *self.settings, '--resume'])}"
+                more += f"; continue {'the sweep with --resume' if self.in_sweep else f'the job with `{command}`'}"
             self.display.error(f"{outcome.reason}{more}")

@@ -67,7 +67,7 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
     ]
     try:
         with without_kernel_search():
-            for batch in batches:
+            for batch in batches if hooks else ():
                 module(batch)
     finally:
         for hook in hooks:

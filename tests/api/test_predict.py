@@ -251,6 +251,20 @@ def test_a_client_that_is_not_there_is_one_sentence(job: LoadedJob) -> None:
         next(predict(replace(job, finished=False), job.clients.names[0], np.zeros((1, 28, 28), np.uint8)))  # type: ignore[union-attr,index]
 
 
+def test_a_client_that_never_trained_is_named(job_file: Path) -> None:
+    job, x = trained(job_file, method="local", rounds=1, num_participants=2), np.zeros((1, 28, 28), np.uint8)
+    assert job.clients is not None and job.clients.names and len(job.records[0].participants) == 2
+    told: list[list[str]] = []
+    for name in job.clients.names[:7]:
+        told.append([])
+        next(predict(job, name, x, told[-1].append))
+    untrained = [
+        [] if number in job.records[0].participants else [job.clients.names[number - 1]] for number in range(1, 8)
+    ]
+    says = "client {} never trained: what it keeps of its model has its initial weights"
+    assert told == [[says.format(name) for name in names] for names in untrained] and told.count([]) == 2
+
+
 def test_a_model_of_a_clients_own_needs_the_jobs_data_and_must_test_as_before(job_file: Path, tmp_path: Path) -> None:
     job, x = trained(job_file, method="local", rounds=1), np.zeros((1, 28, 28), np.uint8)
     assert job.evaluation is not None and job.clients is not None and job.clients.names

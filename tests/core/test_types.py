@@ -1,8 +1,11 @@
 from dataclasses import FrozenInstanceError, fields
+from typing import Any
 
 import numpy as np
 import pytest
 from client_settings import client_settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.core.client_config import FIELDS, OVERRIDABLE, ClientConfig
@@ -46,3 +49,22 @@ def test_steps_follow_the_items_overrides() -> None:
     assert task.local_training(1, {}) == (20, 5, 3, None)
     assert task.local_training(1, {"held_out": 0.25, "batch_size": 4, "local_epochs": 2}) == (15, 4, 8, 2)
     assert task.local_training(2, {"local_steps": 9}) == (7, 5, 9, None)
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=3, max_size=3),
+    epochs=st.none() | st.integers(1, 3),
+    overrides=st.fixed_dictionaries({}, optional={
+        "held_out": st.floats(0.0, 0.9), "batch_size": st.integers(1, 9), "local_steps": st.integers(1, 5),
+        "local_epochs": st.integers(1, 3), "prox_mu": st.floats(0.0, 1.0),
+    }),
+)  # fmt: skip
+def test_the_clock_counts_the_samples_that_the_steps_see(
+    sizes: list[int], epochs: int | None, overrides: dict[str, Any]
+) -> None:
+    train = np.array(sizes)
+    task = Task((1, 28, 28), 10, train, train, local_steps=4, batch_size=5, local_epochs=epochs)
+    items = [WorkItem(client, "m", overrides=overrides) for client in (1, 2, 3)]
+    seen = [task.step_sizes(client, overrides).sum() for client in (1, 2, 3)]
+    assert task.samples_of(items).tolist() == seen

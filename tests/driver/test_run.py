@@ -124,6 +124,9 @@ def test_a_killed_aggregator_with_a_checkpoint_can_be_resumed(fedscale, state, w
         f"continue the job with `fedscale driver start {conf} --resume`"
     )
     assert_nothing_left(state)
+    _, _, err = done(fedscale("driver", "start", conf, "--set", "job_name=other", "--set", "rounds=7", **env))
+    command = f"fedscale driver start {conf} --set job_name=other --set rounds=7 --resume"
+    assert err.splitlines()[-1].endswith(f"/jobs/other/output.log; continue the job with `{command}`")
 
 
 @pytest.mark.parametrize(

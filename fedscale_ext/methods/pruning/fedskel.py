@@ -220,6 +220,13 @@ class FedSkelAggregator(PrunedTypesAggregator):
         self.shares = [cost.parameters / model.cost.parameters for cost in self.costs]
         self.has = torch.zeros(task.num_clients, dtype=torch.bool)  # a skeleton
         self._round = 0
+        whole = model.cost.forward_macs
+        weak = int((self.capacity < whole).sum())
+        self.notice(
+            f"each step of fedskel passes the whole model forward, {whole:,} MACs per sample, which {weak:,} of "
+            f"{task.num_clients:,} clients do not afford; a type's size tells what it keeps of the backward pass and "
+            "of what travels"
+        )
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: its network and its skeleton."""

@@ -41,7 +41,7 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.masked_client import MaskedClient, trainable
+from fedscale_ext.methods.pruning.masked_client import MaskedClient, trainable, validation_passes
 from fedscale_ext.methods.pruning.pruned_types import (
     KEY,
     PrunedTypesAggregator,
@@ -149,6 +149,15 @@ class HermesAggregator(PrunedTypesAggregator):
         overrides = {"group_lasso": p.lasso, "held_out": p.validation}
         every, alone = (int(sizes[client - 1]) for sizes in self._held)
         carried = every - alone + self.bit_bytes
+        effort, passes = self.part_effort(client), 0.0
+        if channels.widths(self.active_channels(client)) != self.target(client):
+            passes = validation_passes(self.task, client, p.validation, self.pool[KEY].state)
         return WorkItem(
-            client, KEY, {"hermes": settings}, overrides, compute_fraction=self.part_effort(client), bytes=carried
+            client,
+            KEY,
+            {"hermes": settings},
+            overrides,
+            compute_fraction=effort,
+            forward_fraction=effort * passes,
+            bytes=carried,
         )

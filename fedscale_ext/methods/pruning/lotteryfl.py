@@ -51,7 +51,12 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.pruning import channels, masks
-from fedscale_ext.methods.pruning.masked_client import MaskedClient, initial_weights, trainable
+from fedscale_ext.methods.pruning.masked_client import (
+    MaskedClient,
+    initial_weights,
+    trainable,
+    validation_passes,
+)
 from fedscale_ext.methods.pruning.pruned_types import share_list
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.submodels import rate_of, widths_at
@@ -229,13 +234,16 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """The work item of a client: its part of the model, as it is now."""
         p, type_index = self.params, self.type_of[client - 1]
         ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
-        overrides = {"held_out": p.validation}
+        overrides, effort, passes = {"held_out": p.validation}, self.efforts[type_index], 0.0
+        if int(self.left[client - 1]) / self._all > ticket["target"]:
+            passes = validation_passes(self.task, client, p.validation, self.pool[KEY].state)
         return WorkItem(
             client,
             KEY,
             {"ticket": ticket},
             overrides,
-            compute_fraction=self.efforts[type_index],
+            compute_fraction=effort,
+            forward_fraction=effort * passes,
             bytes=self._bytes(client),
         )
 

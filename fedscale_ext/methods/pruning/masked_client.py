@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.core.local_steps import hold_out, trained_on
+from fedscale_ext.core.types import State, Task
 from fedscale_ext.method import (
     ClientSamples,
     ModelSpec,
     MultiModelClient,
-    State,
     models,
 )
 from fedscale_ext.methods.pruning import masks
@@ -96,6 +96,24 @@ class MaskedClient(MultiModelClient):
         correct = [(model(data.x[part]).argmax(-1) == data.y[part]).sum() for part in rows.split(conf.test_bsz)]
         model.load_state_dict(before, strict=False)  # training starts from the served statistics
         return int(torch.stack(correct).sum()) / len(rows)
+
+
+def validation_passes(task: Task, client: int, share: float, state: State) -> float:
+    """Return how many samples :meth:`MaskedClient.accuracy` passes forward, per sample of the client's steps.
+
+    Args:
+        task: Sizes of the clients' data.
+        client: Number of the client.
+        share: Share of its training samples that the client holds out.
+        state: The model's, which tells whether BatchNorm's statistics are measured on the other samples, too.
+
+    """
+    samples = int(task.train_sizes[client - 1])
+    training = trained_on(samples, share)
+    if training == samples:
+        return 0.0
+    passed = samples if bn_statistics.layers(state) else samples - training
+    return passed / float(task.step_sizes(client, {"held_out": share}).sum())
 
 
 def trainable(model: nn.Module) -> dict[str, Tensor]:

@@ -80,8 +80,10 @@ def test_groups_put_the_weakest_on_the_first_exit() -> None:
     made = hypemefed(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
     models_of = [item.model for item in made.assign(1, np.arange(1, 7))]
     assert models_of == ["exit2", "exit3", "exit1", "exit1", "exit3", "exit1"]
-    assert any("beyond their capacity" in event["message"] for event in made.events)
+    told = [event["message"] for event in made.events]
+    assert "4 clients train a level that is beyond their capacity, as the sizes of levels ask" in told
     assert made.beyond_capacity == 4  # nobody's first exit is that cheap
+    assert any("they would train what the sizes of levels give them all the same: 1, 3, 4, 6" in one for one in told)
 
 
 @pytest.mark.parametrize("at_once", [16, 2])

@@ -22,7 +22,7 @@ from fedscale_ext.methods.pruning.fedskel import (
 )
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.samples import ClientSamples
-from methods.harness import SHAPE, server, trained, updates_for
+from methods.harness import CLASSES, SHAPE, server, trained, updates_for
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
 
@@ -125,6 +125,16 @@ def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) 
             holders = [states[place][name][row] for place in range(3) if chosen[place][layer][row]]
             expected = torch.stack(holders).mean(0) if holders else tensor[row]
             torch.testing.assert_close(new[name][row], expected)
+
+
+def test_a_type_tells_that_forward_passes_are_whole() -> None:
+    whole = models.cost(models.named_spec("nasbench201_base", SHAPE, CLASSES)).forward_macs
+    made = server(FedSkelAggregator, "fedskel", clients=3, capacity=[whole - 1, whole, whole], param_ratio=[0.4],
+                  groups=[3])  # fmt: skip
+    assert [event["message"] for event in made.events][-1] == (
+        f"each step of fedskel passes the whole model forward, {whole:,} MACs per sample, which 1 of 3 clients do not "
+        "afford; a type's size tells what it keeps of the backward pass and of what travels"
+    )
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])

@@ -155,6 +155,16 @@ def test_only_what_overlaps_travels() -> None:
     assert items[0].compute_fraction == items[1].compute_fraction < items[2].compute_fraction == 1.0
 
 
+def test_passes_over_validation_samples_count_until_a_client_is_pruned_to_its_target() -> None:
+    made = server(HermesAggregator, "hermes", clients=3, param_ratio=[0.5, 1.0], groups=[1, 2], validation=0.25)
+    pruning, _, done = sorted(made.assign(1, np.array([1, 2, 3])), key=lambda item: -item.forward_fraction)
+    samples = int(made.task.train_sizes[pruning.client - 1])
+    seen = made.task.step_sizes(pruning.client, pruning.overrides).sum()
+    # BatchNorm's statistics are measured on the other samples
+    assert pruning.forward_fraction == pytest.approx(pruning.compute_fraction * samples / seen)
+    assert done.forward_fraction == 0.0
+
+
 @pytest.mark.parametrize("start", ["whole", "type"])
 def test_clients_may_begin_at_their_types_size(job_file: Path, start: str) -> None:
     keys = {"method": "hermes", "model": "nasbench201_base", "rounds": 2, "num_participants": 5, "local_steps": 2,

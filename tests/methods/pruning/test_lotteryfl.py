@@ -251,6 +251,16 @@ def test_traffic_counts_surviving_weights_and_a_bit_for_each() -> None:
     assert first.compute_fraction == second.compute_fraction == 1.0  # dense kernels compute zeros too
 
 
+@pytest.mark.parametrize(("model", "passed"), [("nasbench201_base", 20), ("cnn_small", 2)])
+def test_passes_over_validation_samples_count_until_the_ticket_is_drawn(model: str, passed: int) -> None:
+    made = server(LotteryFLAggregator, "lotteryfl", model=model, validation=0.1, target=0.5)
+    (item,) = made.assign(1, np.array([2]))  # has 20 samples
+    seen = made.task.step_sizes(2, item.overrides).sum()
+    assert item.forward_fraction == pytest.approx(passed / seen)  # BatchNorm's statistics are measured on the others
+    made.left[1] = made._all // 2
+    assert made.assign(1, np.array([2]))[0].forward_fraction == 0.0
+
+
 JOB: dict[str, Any] = {
     "method": "lotteryfl", "model": "cnn_small", "num_participants": 6, "learning_rate": 0.05, "cohort_size": 2,
     "lotteryfl.threshold": 0.2, "eval_interval": 2,
