@@ -112,7 +112,7 @@ def _full_network(spec: ModelSpec) -> nn.Module:
     """The network as it is, on the current device; by way of the CPU where its code reads values."""
     try:
         module = _instantiate(spec)
-    except NotImplementedError:
+    except (NotImplementedError, UserError):
         if torch.empty(0).device.type != "meta":
             raise
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
