@@ -41,8 +41,8 @@ setup(
     },
     install_requires=[
         "fedscale==1.0",
-        "torch>=2.4",
-        "torchvision>=0.19",
+        "torch>=2.8",
+        "torchvision>=0.23",
         "numpy>=1.26",
         "grpcio>=1.60",
         "protobuf>=4.21.1",
