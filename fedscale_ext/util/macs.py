@@ -87,10 +87,10 @@ class _Counting(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         flops_of = _FLOPS_OF.get(func._overloadpacket)
-        if flops_of is None and func._can_decompose():  # in inference mode, linear comes whole
+        if flops_of is None:  # in inference mode, linear comes whole
             with self:
-                return func.decompose(*args, **kwargs)
+                result = func.decompose(*args, **kwargs)
+            return func(*args, **kwargs) if result is NotImplemented else result
         result = func(*args, **kwargs)
-        if flops_of is not None:
-            self.flops += flops_of(*args, **kwargs, out_val=result)
+        self.flops += flops_of(*args, **kwargs, out_val=result)
         return result

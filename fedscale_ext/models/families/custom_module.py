@@ -112,14 +112,15 @@ def _full_network(spec: ModelSpec) -> nn.Module:
     """The network as it is, on the current device; by way of the CPU where its code reads values."""
     try:
         module = _instantiate(spec)
-    except NotImplementedError:
-        if torch.get_default_device().type != "meta":
+    except (NotImplementedError, UserError):
+        if torch.empty(0).device.type != "meta":
             raise
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             module = _instantiate(spec).to("meta")
     for name, part in list(module.named_modules()):
         if type(part) is nn.Dropout:  # each client's draws are from its own stream, and clients can train side by side
-            module.set_submodule(name, Dropout(part.p))
+            parent, _, last = name.rpartition(".")
+            setattr(module.get_submodule(parent), last, Dropout(part.p))
     return module
 
 

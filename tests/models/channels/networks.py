@@ -40,6 +40,14 @@ class Net(nn.Module):
         return self.head(self.drop(self.hidden(x).relu()))
 
 
+class Reading(Net):
+    """Its rates of dropout are items of a tensor, as many networks' are."""
+
+    def __init__(self, num_classes: int, in_channels: int) -> None:
+        super().__init__(num_classes, in_channels)
+        self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 3)]
+
+
 class Fixed(nn.Module):
     """It names its number of channels in the forward pass."""
 

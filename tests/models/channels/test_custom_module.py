@@ -70,7 +70,10 @@ def test_a_body_may_have_another_head() -> None:
     assert models.group_widths(spec)["representation"] == 5
 
 
-@pytest.mark.parametrize("model", ["torchvision:regnet_y_400mf", "timm:vit_tiny_patch16_224(patch_size=8, depth=2)"])
+@pytest.mark.parametrize(
+    "model",
+    ["torchvision:regnet_y_400mf", "timm:vit_tiny_patch16_224(patch_size=8, depth=2)", f"{HERE}:Reading"],
+)
 def test_networks_that_read_values_or_sizes_are_built(model: str) -> None:
     spec = spec_of(model, (1, 32, 32), 6)
     assert models.cost(spec).forward_macs > 0 and models.build(spec)(torch.zeros(2, 1, 32, 32)).shape == (2, 6)
