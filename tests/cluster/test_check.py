@@ -30,9 +30,11 @@ def test_equal_hosts_pass():
         ({"skew_s": 61.0}, "the clocks of c and a differ by 61 s"),
     ],
 )
-def test_what_differs_is_named_with_its_host(change, sentence):
+@pytest.mark.parametrize("arrived", ["abc", "cba"])
+def test_what_differs_is_named_with_its_host_whichever_reports_first(change, sentence, arrived):
+    reports = {**HOSTS, "c": replace(SAME, **change)}
     with pytest.raises(UserError) as error:
-        check.compare({**HOSTS, "c": replace(SAME, **change)}, PLACES, CONFIG)
+        check.compare({host: reports[host] for host in arrived}, PLACES, CONFIG)
     assert sentence in str(error.value)
 
 
