@@ -48,7 +48,7 @@ class RecordedStep:
         self._parameters, self._optimizer = step.parameters, step.optimizer
         # The graph reads these, too. The step itself is not kept: it knows the cohort, which keeps this recording, and
         # such a cycle would hold a dropped cohort's memory until Python looks for cycles.
-        self._read = step.client, step.weight
+        self._graph_inputs = step.client, step.weight
         aside = _side_stream(x.device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):

@@ -3,7 +3,7 @@
 import os
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -38,14 +38,19 @@ def threads_on(device: torch.device) -> int:
 
 
 @contextmanager
-def without_kernel_search() -> Iterator[None]:
+def cudnn_setting(name: str, value: bool) -> Iterator[None]:
+    """Give an attribute of ``torch.backends.cudnn`` another value in the block."""
+    before = getattr(torch.backends.cudnn, name)
+    setattr(torch.backends.cudnn, name, value)
+    try:
+        yield
+    finally:
+        setattr(torch.backends.cudnn, name, before)
+
+
+def without_kernel_search() -> AbstractContextManager[None]:
     """Let cuDNN choose its kernels without trying them all, for batches whose sizes hardly recur.
 
     Trying takes longer than a test. Training has batches of few sizes, for which executors let it search.
     """
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
+    return cudnn_setting("benchmark", False)

@@ -256,10 +256,10 @@ def test_a_client_that_never_trained_is_named(job_file: Path) -> None:
     assert job.clients is not None and job.clients.names and len(job.records[0].participants) == 2
     says = "never trained: what it keeps of its model has its initial weights"
     for number, name in enumerate(job.clients.names[:7], 1):
-        told: list[str] = []
-        next(predict(job, name, x, told.append))
+        notices: list[str] = []
+        next(predict(job, name, x, notices.append))
         untrained = number not in job.records[0].participants
-        assert [one for one in told if "trained" in one] == ([f"client {name} {says}"] if untrained else [])
+        assert [one for one in notices if "trained" in one] == ([f"client {name} {says}"] if untrained else [])
 
 
 def test_a_model_of_a_clients_own_needs_the_jobs_data_and_must_test_as_before(job_file: Path, tmp_path: Path) -> None:

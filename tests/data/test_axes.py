@@ -41,15 +41,15 @@ def test_an_array_that_was_reshaped_instead_of_transposed_is_noticed(tmp_path: P
     windows(), np.random.default_rng(2).normal(size=(40, SENSORS, STEPS)), np.zeros((40, SENSORS, STEPS)),
 ], ids=["series", "noise", "zeros"])  # fmt: skip
 def test_other_arrays_are_not(tmp_path: Path, x: np.ndarray) -> None:
-    found, notes = imported(tmp_path, x)
-    assert notes == [] and np.array_equal(found, x.astype(np.float16))
+    values, notes = imported(tmp_path, x)
+    assert notes == [] and np.array_equal(values, x.astype(np.float16))
 
 
 @pytest.mark.parametrize("stored", [(SENSORS, STEPS), (STEPS, SENSORS), (1, SENSORS, STEPS)])
 def test_transposed_reads_the_values_in_the_other_order(tmp_path: Path, stored: tuple[int, ...]) -> None:
     right = windows()
-    found, notes = imported(tmp_path, right.swapaxes(1, 2).reshape(len(right), *stored), transposed=True)
-    assert np.array_equal(found, right) and notes == []
+    values, notes = imported(tmp_path, right.swapaxes(1, 2).reshape(len(right), *stored), transposed=True)
+    assert np.array_equal(values, right) and notes == []
 
 
 def test_transposed_is_another_import(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ of all clients. For server steps it is taken of what they made.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ from fedscale_ext.methods.moss.proxy_models import Public
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Resident, channels_last_helps
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.util.torch_devices import cudnn_setting
 
 PART = "correctness"
 CPU = torch.device("cpu")
@@ -66,7 +66,7 @@ def _server_step(measurements: Measurements, method: str, precision: str, step: 
     setting = measurements.setting
 
     def compare() -> dict[str, float]:
-        with _tf32(False):
+        with cudnn_setting("allow_tf32", False):
             return {"distance": _apart(step(setting, CPU), step(setting, setting.device))}
 
     measurements.measure(
@@ -91,7 +91,7 @@ def _pairs(setting: Setting) -> dict[str, tuple[Way, Way]]:
 
 def _compared(name: str, precision: str, ways: tuple[Way, Way], size: tuple[int, int]) -> dict[str, float]:
     dtype = torch.float64 if precision == "float64" else torch.float32
-    with _tf32(precision == "tf32"):
+    with cudnn_setting("allow_tf32", precision == "tf32"):  # convolutions round float32 to TF32
         one, other = (trained(name, dtype, *way, *size) for way in ways)
     return {"distance": distance(one, other, _state(name, dtype))}
 
@@ -195,14 +195,3 @@ def _hypemefed(setting: Setting, device: torch.device) -> list[State]:
     networks = HyperNetworks(shapes("UniMiB", 3), options, torch.Generator().manual_seed(1), device)
     networks.train(states)
     return networks.generate(states)
-
-
-@contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    """Let convolutions round float32 to TF32 in the block, or not."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before

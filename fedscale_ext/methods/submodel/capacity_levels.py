@@ -198,7 +198,7 @@ class LevelsAggregator(ShrinkingAggregator):
         for level in self.parts:
             if level.key != self.whole:
                 self.pool.add_part(level.key, self.whole, level.spec, level.channels)
-        macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
+        self.macs = macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
         self.affordable = self.capacity[:, None] >= macs
         what = "what the sizes of levels give them" if self.levels_by == "ranks" else f"level {self.keys[-1]}"
         self.report_weak(macs[-1], f"they would train {what} all the same")
@@ -219,7 +219,7 @@ class LevelsAggregator(ShrinkingAggregator):
         if self.levels_by != "ranks":
             return self.widest
         drawn = ranked_levels(self.dealing_order(), self.ranks)
-        beyond = int((np.array([self.pool[key].cost.forward_macs for key in self.keys])[drawn] > self.capacity).sum())
+        beyond = int((self.macs[drawn] > self.capacity).sum())
         if beyond:
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
         return drawn

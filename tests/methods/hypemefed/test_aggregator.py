@@ -80,10 +80,10 @@ def test_groups_put_the_weakest_on_the_first_exit() -> None:
     made = hypemefed(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
     models_of = [item.model for item in made.assign(1, np.arange(1, 7))]
     assert models_of == ["exit2", "exit3", "exit1", "exit1", "exit3", "exit1"]
-    told = [event["message"] for event in made.events]
-    assert "4 clients train a level that is beyond their capacity, as the sizes of levels ask" in told
+    notices = [event["message"] for event in made.events]
+    assert "4 clients train a level that is beyond their capacity, as the sizes of levels ask" in notices
     assert made.beyond_capacity == 4  # nobody's first exit is that cheap
-    assert any("they would train what the sizes of levels give them all the same: 1, 3, 4, 6" in one for one in told)
+    assert any("they would train what the sizes of levels give them all the same: 1, 3, 4, 6" in one for one in notices)
 
 
 @pytest.mark.parametrize("at_once", [16, 2])
@@ -178,9 +178,9 @@ def test_a_round_without_a_deep_client_goes_on() -> None:
 def test_hypernetworks_that_diverge_are_told_and_generate_nothing() -> None:
     made, off = hypemefed(lr=1e20), hypemefed(missing="trained")
     play(made, 1), play(off, 1)
-    told = [event["message"] for event in made.events]
+    notices = [event["message"] for event in made.events]
     names = "block2.conv1, block3.conv1"
-    assert f"round 1: hypernetworks that diverged are as they were before it: {names}; lower hypemefed.lr" in told
+    assert f"round 1: hypernetworks that diverged are as they were before it: {names}; lower hypemefed.lr" in notices
     assert equal(whole(made), whole(off))
 
 
@@ -273,16 +273,16 @@ def test_internals_name_the_clients_in_the_order_of_learning() -> None:
 
 
 def test_more_components_than_there_are_is_told() -> None:
-    told = [event["message"] for event in hypemefed().events]
-    assert "hypemefed.k is 100, and no layer has more than 96 components: all are kept" in told
+    notices = [event["message"] for event in hypemefed().events]
+    assert "hypemefed.k is 100, and no layer has more than 96 components: all are kept" in notices
     for keys in ({"k": 20}, {"k": 20, "generate": "+bn+fc"}, {"variant": "naive"}):
         assert not [event for event in hypemefed(**keys).events if "are kept" in event["message"]]
 
 
 def test_k_without_components_has_no_effect_and_that_is_told() -> None:
     for k in (20, "all"):
-        told = [event["message"] for event in hypemefed(variant="naive", k=k).events]
-        assert f"hypemefed.k is {k}, and no singular components are taken: it has no effect" in told
+        notices = [event["message"] for event in hypemefed(variant="naive", k=k).events]
+        assert f"hypemefed.k is {k}, and no singular components are taken: it has no effect" in notices
     assert not [event for event in hypemefed(variant="naive").events if "no effect" in event["message"]]
 
 
@@ -355,21 +355,21 @@ def test_nobody_for_the_whole_network_is_refused_unless_asked_for() -> None:
 def test_shares_that_clients_do_not_afford_are_told() -> None:
     made = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
     assert made.level_of.tolist() == [2, 2, 1, 1, 0, 0]
-    told = [event["message"] for event in made.events]
-    assert "4 clients are on a smaller level than shares alone give them: they do not afford every level" in told
+    notices = [event["message"] for event in made.events]
+    assert "4 clients are on a smaller level than shares alone give them: they do not afford every level" in notices
 
 
 def test_a_level_without_clients_is_told() -> None:
     made = hypemefed(groups=[6, 0, 0])
-    told = [event["message"] for event in made.events]
-    assert [message[:25] for message in told if message.startswith("no client")] == ["no client is on level exi"] * 2
+    notices = [event["message"] for event in made.events]
+    assert [message[:25] for message in notices if message.startswith("no client")] == ["no client is on level exi"] * 2
     play(made, 1)  # nothing to learn from, nothing to generate
 
 
 def test_an_empty_shallow_level_costs_nothing() -> None:
     made = hypemefed(groups=[0, 3, 3])
-    told = [event["message"] for event in made.events]
-    assert "no client is on level exit1: what no other level trains keeps its initial values" in told
+    notices = [event["message"] for event in made.events]
+    assert "no client is on level exit1: what no other level trains keeps its initial values" in notices
     old = whole(made)
     play(made, 1)
     assert not any(torch.equal(old[name], whole(made)[name]) for name in old if name.endswith("weight"))
