@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from evals.speed import headline
 from evals.speed.gpu import __main__ as command
 from evals.speed.gpu import correctness, fedtrans, rounds
 from evals.speed.gpu.measurements import Measurements, Setting, read
@@ -156,6 +157,8 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),
              cohort("100", 4.0), cohort("256", 5.12, 256), {**whole, "whole_s": 700.0}]  # fmt: skip
     text = page(lines)
+    assert "400 writers are drawn." in text and "each of the mean seconds: 700 s." in text
+    assert "| 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
     assert "that hold: 1 of 2." in text and "| 1.0e-04 | 1e-02 | yes |" in text and "**no**" in text
     assert "float32, 8 times the plain loop: 10 times. The goal is met." in text
     assert "in 600 s: 700 s. The goal is not met." in text
@@ -188,6 +191,8 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     assert [line["method"] for line in of(lines, "server steps")] == ["HypeMeFed", "Moss"]
     (job,) = [line for line in of(lines, fedtrans.PART) if "stages" in line]
     assert job["measured_rounds"] == 2 and job["whole_s"] > 0 and "failed" not in job
+    measured_s = headline.read(headline.log_folder(tmp_path))[1]["test_s"]
+    assert job["stages"]["1"]["test_s"] == pytest.approx(measured_s * 3400 / 8)  # of the paper's writers
     assert [line["left_out"] for line in lines if "left_out" in line] == ["a CPU has no CUDA graphs"]
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert text == page(json.loads(json.dumps(lines))) and text.strip() in capsys.readouterr().out
