@@ -30,7 +30,7 @@ GROUPS = (
     KeyGroup(
         "Public samples",
         _keys("public_samples public_dir public_fraction public_classes public_alpha"),
-        "Methods that distil learn from them on the server ([types of devices](device-types.md#public-data)).",
+        "Methods that distil learn from these samples ([types of devices](device-types.md#public-data)).",
     ),
     KeyGroup(
         "Devices",
@@ -73,7 +73,7 @@ GROUPS = (
             "dp_noise_multiplier dp_round_epsilon dp_clip_norm dp_target_quantile dp_delta dp_epsilon dp_accounting "
             "dp_noise"
         ),
-        "[Differential privacy](privacy.md) says what they promise.",
+        "[Differential privacy](privacy.md) says what these keys promise.",
     ),
     KeyGroup("Speed", _keys("use_cuda cohort_size unit_size precision")),
     KeyGroup(
@@ -92,7 +92,7 @@ GROUPS = (
             "max_message_mb token_file message_window_s tls_ca tls_aggregator_cert tls_aggregator_key "
             "tls_executor_cert tls_executor_key"
         ),
-        "[Several machines](cluster.md) shows them at work.",
+        "[Several machines](cluster.md) shows these keys in use.",
     ),
 )
 
@@ -107,7 +107,7 @@ FEDSCALE_MEANINGS = {
     "model": "Name of a model ([models](models.md)), or the JSON file of a spec. "
     "[Methods](methods/index.md) says what it is for each method.",
     "rounds": "Rounds of training.",
-    "num_participants": "Clients of a round.",
+    "num_participants": "Number of clients in a round.",
     "overcommitment": "Select this many times `num_participants`, and keep the fastest by the virtual clock. "
     "With 1.0, no client is dropped.",
     "sample_mode": "Choice of participants among the clients that are online. `random` draws them with equal "

@@ -92,8 +92,8 @@ class JobKeys(BaseModel):
     public_samples: int = Field(
         0,
         ge=0,
-        description="Number of samples that the server alone holds, for methods that distil. They come from "
-        "`public_dir`, or from the clients' training samples by `data_seed`: at most half of a client's.",
+        description="Number of samples that are set aside for methods that distil. They come from `public_dir`, or "
+        "from the clients' training samples by `data_seed`: at most half of a client's.",
     )
     public_dir: str | None = Field(
         None,

@@ -23,7 +23,7 @@ the keys of any job [by subject](#all-keys). A method's hyperparameters are on i
 - `$VARIABLES` are expanded. A variable that is not set is an error.
 - An unknown key is an error, and the sentence names the most similar key. This holds for the keys of all installed
   methods.
-- Correct keys of another method do nothing. Nor do keys that another key switches off, as `capacity_spread` under
+- Correct keys of another method have no effect. Nor have keys that another key switches off, as `capacity_spread` under
   `capacity_rule: deadline`. A note says so when the job starts. A sweep says it once, for keys that none of its jobs
   reads.
 - If a method or model does not exist, or does not take the data, the error comes before any process starts.
@@ -37,7 +37,7 @@ every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meaning
 - `device_conf_file` defaults to `resampled` ([devices](#devices)).
 - `rounds: R` trains R rounds.
 - `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.
-- `worker_ips: []` starts none: the job waits for [executors that join](cluster.md#executors-that-join).
+- `worker_ips: []` starts no executor: the job waits for [those that join](cluster.md#executors-that-join).
 - `worker_ips: localhost`, or no `worker_ips`, starts one executor per core that this process can use, each with one
   thread. With `use_cuda: True`, it starts one.
 - Slots override that: `localhost:[4]` starts four executors, `localhost:[2,2]` two on each of two GPUs. FedScale's own
@@ -46,11 +46,11 @@ every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meaning
   ([what is shown](running.md#tensorboard-weights-and-biases)).
 - `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`. For it, this package adds the keys
   `python`, `work_dir` and `auth.ssh_config` ([several machines](cluster.md)).
-- `auth` takes no other keys but FedScale's `ssh_user` and `ssh_private_key`.
+- `auth` takes only this key and FedScale's `ssh_user` and `ssh_private_key`.
 - `setup_commands` that need a shell do not run.
-- `aggregator_entry` and `executor_entry` can be left out; FedScale's own driver needs them. `method` alone decides
-  what trains.
-- `ps_port: 0` lets `fedscale driver start` pick a free port.
+- `aggregator_entry` and `executor_entry` can be left out; FedScale's own driver needs them. Only `method` decides what
+  trains.
+- `ps_port: auto` (or 0) lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only. Other values
   are errors.
 

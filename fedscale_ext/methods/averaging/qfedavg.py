@@ -41,8 +41,8 @@ class QFedAvgParams:
     """Hyperparameters of q-FedAvg.
 
     Attributes:
-        q: Fairness: 0 is FedAvg, and large values look at the worst clients alone. The paper takes 0.001 to 5, and 1
-            for two of its four data sets.
+        q: Fairness: 0 is FedAvg, and large values count only the worst clients. The paper takes 0.001 to 5, and 1 for
+            two of its four data sets.
         L: Lipschitz constant of the gradients. By default, it is 1 / the round's client learning rate, as in the paper.
 
     """

@@ -35,7 +35,7 @@ class DSFLParams(DeviceTypesParams):
     The job's ``model`` is the server's.
 
     Attributes:
-        samples: Public samples that are labelled in a round (the paper's o_r). All are, if there are fewer.
+        samples: Public samples that are labelled in a round (the paper's o_r), or all if there are fewer.
         temperature: Temperature T of the softmax of the mean probabilities, which gives the labels.
         epochs: Epochs that clients and the server's model learn the labelled samples for.
         batch_size: Samples of a batch of this learning, at clients and the server.

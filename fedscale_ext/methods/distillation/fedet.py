@@ -48,7 +48,7 @@ class FedETParams(DeviceTypesParams):
 
     Attributes:
         representation: Width of the representation that all models give their heads.
-        diversity: Weight lambda of the KL divergence to what the clients say that disagree.
+        diversity: Weight lambda of the KL divergence to the outputs of clients that disagree with the consensus.
         steps: Steps of SGD that the server's model takes in a round.
         batch_size: Public samples of a batch of the server.
         lr: Learning rate of the server's model.

@@ -35,8 +35,8 @@ class FedorASParams:
         subspace_per: A new subspace is drawn for each ``client``, or once for all clients of a ``round``.
         dynamic_budget: Share of a device's budget that its other work may take, at random, from each batch. With 0,
             budgets stay as they are.
-        idle_gradient: Gradient of an operator outside a batch's path, once it was on one in that client's round.
-            ``zero``: momentum and weight decay move it on (public code). ``none``: it rests.
+        idle_gradient: Gradient of an operator that was on a path earlier in the client's round and now is not.
+            ``zero``: momentum and weight decay still move it (public code). ``none``: it stays as it is.
         val_ratio: Share of each client's training samples that is held out for the search.
         aggregation: ``opa`` weighs each operator by the examples that went through it (Eq. 5). ``fedavg`` weighs whole
             clients by their examples, ``plain`` all clients alike.
@@ -53,8 +53,8 @@ class FedorASParams:
         parents: Best paths that NSGA-II keeps from each generation, and number of new ones that it makes of them.
             Random search judges as many at a time.
         mutation: Probability with which an operator of a new path is drawn at random.
-        objectives: 2: good are paths of a high score or of few MACs, and the best score wins (NSGA-II). 1: the score
-            alone counts (public code).
+        objectives: 2: paths are ranked by score and MACs, and the best score wins (NSGA-II). 1: only the score counts
+            (public code).
         target: Score at which a tier's search ends before all ``evaluations``. By default, it does not end early.
         score: ``accuracy`` judges paths by accuracy, ``loss`` by the negative loss.
         val_fraction: Share of the validation samples that a central search uses.

@@ -35,7 +35,7 @@ class FedTransParams:
         eta: Decay of the sharing per round (eta^t in Eq. 5).
         widen_factor: Factor by which a cell that grows becomes wider.
         deepen_count: Cells that are inserted after a cell that becomes deeper.
-        transform_policy: ``alternate`` widens and deepens in turn. The others do one of them alone.
+        transform_policy: ``alternate`` widens and deepens in turn. The others do only one of them.
         widen: ``cell`` widens a block with a shortcut between its ends. ``block`` (of ResNets) also widens what it
             writes, with projections where shortcuts need them.
         symmetry: Division of a widened channel's columns among its replicas: by random shares, equally, or equally with

@@ -52,10 +52,10 @@ class HypeMeFedParams(Options, ExitLevelsParams):
         groups: Clients of the first exit, of the second, and so on, the weakest first. Section 5.1 has 17, 17 and 16.
         strata: Participants come from all levels in proportion (section 5.1). Without it, they are drawn from all
             clients alike.
-        multi_exit: Clients train all exits of their prefix together. Without it, they train the deepest alone.
+        multi_exit: Clients train all exits of their prefix together. Without it, they train only the deepest.
         missing: Stand-in for convolutions that a client lacks: ``generated`` or ``random`` ones, or none (``trained``:
-            a mean over those who trained the layer). ``stale`` keeps what the round began with for all that it lacks,
-            BatchNorm and exits too. The public code's rounds amount to ``stale``, but for the clients' weights.
+            a mean over those who trained the layer). ``stale`` takes the start-of-round tensors for all that the client
+            lacks, BatchNorm and exits too. The public code amounts to ``stale``, except for how it weighs clients.
         generated_weight: Weight of a generated layer in the mean, as a share of its client's.
         warmup: Share of the rounds before weights are generated.
         rescale: Generated tensors are scaled to the mean norm of the round's trained ones. The paper does not do this.

@@ -67,8 +67,8 @@ class TailorFLParams(PrunedTypesParams):
     Attributes:
         sparsity: Weight of the gates' L1 norm in the loss.
         tuning: How far the server moves a client's structure towards those of clients with similar gates, from 0 to 1.
-        weighted: Clients weigh by their training samples, too. Without it, the share of the parameters that they keep
-            weighs alone.
+        weighted: Clients weigh by their training samples, too. Without it, they weigh only by the share of the
+            parameters that they keep.
 
     """
 

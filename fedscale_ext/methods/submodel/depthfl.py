@@ -51,7 +51,7 @@ class DepthFLParams(ExitLevelsParams):
         kd: The exits of a client's model learn from each other.
         ramp_up: Rounds over which the weight of that learning rises to its full value.
         alpha: Weight of FedDyn's regularizer. With 0, there is none.
-        inclusive: Clients train, and are served, the deepest exit of their prefix alone, as in InclusiveFL (Liu et al.,
+        inclusive: Clients train, and are served, only the deepest exit of their prefix, as in InclusiveFL (Liu et al.,
             KDD 2022) without its distillation. ``alpha`` is then 0 by default.
         weighted: Clients weigh by their training samples. The public code weighs all alike.
 

@@ -18,7 +18,7 @@ class FedRolexParams(HeteroFLParams):
 
     Attributes:
         rates: Channel rates of the levels, falling. If all are below 1, they train a model that no client holds.
-        mask: Clients train on the logits of their own classes alone (HeteroFL's masked cross-entropy).
+        mask: Clients train only on the logits of their own classes (HeteroFL's masked cross-entropy).
         serve: ``submodel`` tests each client on the leading channels of its level, which it affords. ``server`` tests
             it on the whole model, as in the paper.
 

@@ -42,9 +42,9 @@ class HeteroFLParams:
             come from all levels in proportion.
         shares: Shares of the levels that ``fix`` and ``dynamic`` draw from. By default, they are equal.
         scaler: Activations are divided by the rate, in tests too: a served level is the function that was trained. It
-            works only in models without BatchNorm. The public code divides in training only, and tests the whole model
-            alone.
-        mask: Clients train on the logits of their own classes alone. A class's rows are averaged over the clients that
+            works only in models without BatchNorm. The public code divides only in training, and tests only the whole
+            model.
+        mask: Clients train only on the logits of their own classes. A class's rows are averaged over the clients that
             have it (masked cross-entropy).
         mask_test: Tests of clients use the same mask. The default is the job's ``mask_test``.
         clip_norm: Clipping norm of the gradients. The default is the job's ``clip_norm`` if that is given.
