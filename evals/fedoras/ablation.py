@@ -73,8 +73,8 @@ EXPERIMENT = Experiment(
     note="`test accuracy %` is the mean over tiers. FedorAS sends half of the supernet and averages by OPA. "
     "FedAvg of full models averages each operator over all participants by what they trained on, unchanged copies too "
     "(section 3.1: normalised collectively for full models). FedAvg over holders averages over those who were sent it, "
-    "which is most of OPA. The plain mean takes all participants alike. The public code's OPA differs from FedAvg in "
-    "BatchNorm's buffers alone: compare its row with FedAvg of full models.",
+    "which is most of OPA. The plain mean takes all participants alike. The public code's OPA differs from FedAvg only "
+    "in BatchNorm's buffers: compare its row with FedAvg of full models.",
     rows=mean_of_tiers,
     orders=[*(Order(ACCURACY, FEDORAS, other) for other in (FEDAVG, HOLDERS, PLAIN, BUFFERS, RESTING, FALLING)),
             Order(ACCURACY, BUFFERS, FEDAVG),

@@ -65,8 +65,8 @@ EXPERIMENT = Experiment(
     bars_of(ACCURACY),
     note="Accuracy, and perplexity (exp of the mean loss), over all test samples. Random weights train on the clients "
     "of the tier and above. They begin at the supernet's learning rate, which falls to a tenth as a cosine (text: "
-    "by steps). The paper's perplexities are means of batches' over all 80 symbols, these are of the symbol that "
-    "follows them. `texts` counts all ways, and has the comparable one.",
+    "by steps). The paper's perplexities are means over batches and all 80 symbols, these are of the symbol that "
+    "follows them. `texts` has perplexities that can be compared.",
     rows=with_gains,
     orders=above(),
 )

@@ -45,7 +45,7 @@ EXPERIMENT = Experiment(
     (MEAN, SPREAD, WORST, *(column for tier in range(1, 5) for column in _COLUMNS[tier])),
     plots.bars(MEAN, SPREAD, WORST),
     note="Each client's own test samples, by its tier's model. The paper has perplexities of Shakespeare's clients, "
-    "which `texts` tells; here they have accuracies as all others.",
+    "which `texts` has; here these clients have accuracies as all others.",
     rows=over_clients,
     orders=[Order(SPREAD, RANDOM, FEDORAS), Order(WORST, FEDORAS, RANDOM)],
 )

@@ -21,8 +21,8 @@ EXPERIMENT = Experiment(
     ],
     ("accuracy %", "MACs of largest", "TMACs"),
     plots.scatter("MACs of largest"),
-    note="Transformed models are those of FedTrans's job, trained on by FedAvg on all clients, capacities ignored; "
-    "known architectures are trained so from scratch. TMACs are those of the row's own job.",
+    note="Transformed models are those of FedTrans's job, which FedAvg trains further on all clients, capacities "
+    "ignored. Known architectures are trained in the same way from scratch. TMACs are those of the row's own job.",
 )
 
 if __name__ == "__main__":

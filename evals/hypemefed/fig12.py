@@ -26,8 +26,8 @@ EXPERIMENT = Experiment(
     (NORMALISED, MAE, *_BLOCKS, "step", "cosine", "norm", GLOBAL),
     plots.bars(NORMALISED, MAE),
     note="Means over the last quarter of the rounds of |generated - trained| per weight. trained: the round's mean "
-    "over those who trained the layer. normalised: in parts of the mean size of trained weights, in which jobs "
-    "differ. old: the same of the layer at the round's start. random order: the same of the trained entries, "
+    "over those who trained the layer. normalised: relative to the mean size of trained weights, in which jobs "
+    "differ. old: the same for the layer at the round's start. random order: the same for the trained entries, "
     "permuted. step: |new - old| / |trained - old|; cosine: between these; norm: |generated| / |trained|.",
     rows=with_other_guesses,
     orders=ORDERS,

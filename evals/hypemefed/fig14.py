@@ -39,8 +39,8 @@ EXPERIMENT = Experiment(
     [arm for arm in ten_exits() if arm.label == HYPEMEFED],
     list(_BLOCKS),
     plots.lines("MAE / mean size of trained weights", "block", _BLOCKS),
-    note="(a) Mean absolute error by the block that is generated, in parts of the trained weights' mean size, over the "
-    "last quarter of the rounds. (b) The same of the last block at the end of the job, by the block of the final model "
+    note="(a) Mean absolute error by generated block, as a share of the trained weights' mean size, over the last "
+    "quarter of the rounds. (b) The same for the last block at the end of the job, by the block of the final model "
     "that generation began from.",
     rows=by_depth,
 )

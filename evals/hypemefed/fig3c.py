@@ -71,11 +71,11 @@ EXPERIMENT = Experiment(
     ARMS,
     (NORMALISED, MAE, SPREAD),
     densities,
-    note="All clients train the full model from where a job of all of them left it, five epochs each. Hypernetworks "
+    note="All clients train the full model that a job of all of them ended with, five epochs each. Hypernetworks "
     "learn from four fifths of the clients and generate the last block of the others from the block before. MAE "
-    "is that of the last block's convolutions to the client's own, normalised by the size of these. spread is the "
-    "standard deviation of the weights in parts of the trained ones'. The paper has the distributions of trained, "
-    "generated and random weights alone.",
+    "compares the last block's convolutions with the client's own, relative to the size of these. spread is the "
+    "standard deviation of the weights, relative to that of the trained ones. The paper has only the distributions "
+    "of trained, generated and random weights.",
     rows=by_guess,
     orders=[Order(NORMALISED, other, GENERATED) for other in (RANDOM, START, OTHERS)],
 )

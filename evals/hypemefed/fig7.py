@@ -14,11 +14,11 @@ EXPERIMENT = Experiment(
     plots.by_round,
     note="`global` is the last exit of the whole model on all clients' test samples, `late` its mean over the "
     "evaluations in the last quarter of the rounds. `accuracy` is the public code's measure: the clients' mean, "
-    "each by its own deepest exit on its own test samples. Old layers: what a client lacks stays in the mean as "
-    "the round began with it. So does the public code, which never applies what it generates. BatchNorm's "
-    "statistics are re-estimated before the tests of all rows. Rows without `accuracy, late %` are older, where "
-    "each method had its own way. The paper has curves only. DepthFL is not in the paper. HeteroFL's and "
-    "FedRolex's levels have 1, 3/4 and 1/2 of the channels.",
+    "each by its own deepest exit on its own test samples. Old layers: a layer that a client lacks counts in the mean "
+    "as it was at the start of the round. The public code does this, since it never applies what it generates. "
+    "BatchNorm's statistics are re-estimated before the tests of all rows. Rows without `accuracy, late %` are "
+    "older, where each method had its own rule. The paper has only curves. DepthFL is not in the paper. HeteroFL's "
+    "and FedRolex's levels have 1, 3/4 and 1/2 of the channels.",
     orders=[*BETWEEN, *ABOVE_RIVALS, *(Order(column, HYPEMEFED, STALE) for column in (GLOBAL, OWN_EXIT))],
 )
 

@@ -19,8 +19,8 @@ EXPERIMENT = Experiment(
     ],
     COLUMNS,
     plots.grouped(GLOBAL),
-    note="h0.1 is Dirichlet's alpha of 0.1, iid the paper's 10,000. UCI HAR's windows are dealt anew here, whoever "
-    "they are of.",
+    note="h0.1 is Dirichlet's alpha of 0.1, iid the paper's 10,000. UCI HAR's windows are dealt anew here, without "
+    "regard to persons.",
     orders=[*BETWEEN, *ABOVE_RIVALS],
 )
 

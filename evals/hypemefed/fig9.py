@@ -24,7 +24,7 @@ EXPERIMENT = Experiment(
     COLUMNS,
     plots.by_round,
     note="Self-distillation begins after a quarter of the rounds. Its weight gamma is 0.05 in the public code's only "
-    "example; the paper does not tell it, so that 1 stands beside it.",
+    "example. The paper does not name it, so 1 was tried, too.",
     orders=[Order(GLOBAL, PLAIN, KD), Order(GLOBAL, PLAIN, STRONG), Order(GLOBAL, HYPEMEFED, PLAIN)],
 )
 

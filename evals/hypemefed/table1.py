@@ -71,8 +71,8 @@ EXPERIMENT = Experiment(
     note="Costs are those of the paper's VGG for UniMiB, measured by `hypernetwork_cost` (processor time of one core; "
     "bytes at 4 a parameter). Accuracies by k are of HypeMeFed's VGG for SVHN on the stand-in at small scale, as "
     "k = 100 is all components of the small network. naive does not fit there and trains the small network. So do "
-    "k=all beside it, and the last row, which generates nothing. The coordinator's time by k has the records for "
-    "figure 12 in it.",
+    "k=all beside it, and the last row, which generates nothing. The coordinator's time by k includes the records for "
+    "figure 12.",
     rows=with_costs,
     orders=[Order(GLOBAL, f"k={k}", ALL) for k in COMPONENTS] + [Order(GLOBAL, "k=100", _OFF)],
 )

@@ -51,10 +51,10 @@ EXPERIMENT = Experiment(
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY),
     note="CIFAR-100 for CIFAR-10, spoken digits for spoken words. UCI HAR has handwriting; the paper has hand gestures "
     "for depth images. Students learn the teachers' outputs, as there are no labels. Systems that prune use no "
-    "public data. Their rows are table 3's, where clients lack the samples that became public. With public data "
-    "of another task, clients of Moss and of systems that distil train on these too. FedGEMS needs labels and is "
-    "left out. The server's students are trained on the public samples last, so that BatchNorm's running "
-    "statistics are those samples'. The second row is tested with statistics of the devices' own.",
+    "public data. Their rows are those of table 3, where clients lack the samples that became public. With public "
+    "data of another task, clients of Moss and of systems that distil also train on these samples. FedGEMS needs "
+    "labels and is left out. The server's students train on the public samples last, so BatchNorm's running "
+    "statistics are those of these samples. The second row is tested with statistics of the devices' samples.",
     rows=by_type,
     orders=[*STILL_BEST, more_accurate(MOSS, SAME_TASK), more_accurate(MEASURED, MOSS)],
 )

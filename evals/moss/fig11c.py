@@ -17,8 +17,8 @@ EXPERIMENT = share_sweep(
     "public samples used, %",
     _SHARES,
     _PAPER,
-    "The row Moss has all public samples. The paper's figures are means over the three applications. What is not "
-    "used is nobody's: devices train on the same samples in all rows.",
+    "The row Moss has all public samples. The paper's figures are means over the three applications. Devices train on "
+    "the same samples in all rows: public samples that are not used go to nobody.",
 )
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ EXPERIMENT = Experiment(
     (*columns("rounds"), ACCURACY, GLOBAL, UNSETTLED, THERE),
     plots.bars(*columns("rounds")),
     note="The first round after which a type's accuracy, as a mean of three evaluations, rises half a point at most; "
-    "the mean is over types. The paper has no number for this. It favours what stops early, wherever that is. So "
-    "the last column says when Moss was first as accurate as the row's system late in its job. –: it was not, on "
-    "one seed or more. A type that settles in the last round might have gone on. The ledger leaves such rows out, "
-    "and those that are no more accurate than local training, which has a row for this.",
+    "the mean is over types. The paper has no number for this. It favours systems that stop early, however accurate. "
+    "So the last column says when Moss was first as accurate as the row's system late in its job. –: it was not, on "
+    "one seed or more. A type that settles in the last round could have improved further. The ledger leaves such "
+    "rows out, and those that are no more accurate than local training, which has a row for this.",
     rows=with_rounds_to_there,
     orders=fewest(ROUNDS),
 )

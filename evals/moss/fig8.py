@@ -48,8 +48,8 @@ EXPERIMENT = Experiment(
     (*ALL_COLUMNS, FIRST, SETTLED, "coordinator ms / round"),
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY, FIRST, SETTLED),
     note="Fidelity (Eq. 9) of the proxies that learn from another architecture, in the first round and in that of the "
-    "types' mean convergence. –: none of these transfers ended without diverging, on one seed or more. The "
-    "meta-networks of location only are judged by cross-entropy all the same.",
+    "types' mean convergence. –: all of these transfers diverged, on one seed or more. Cross-entropy judges the "
+    "meta-networks of location only, too.",
     rows=with_fidelity,
     orders=[more_accurate(MOSS, label) for label in LOSSES if label != MOSS],
 )

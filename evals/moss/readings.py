@@ -94,9 +94,9 @@ EXPERIMENT = Experiment(
     [arm for data in APPLICATIONS for arm in _arms(data)],
     (*ALL_COLUMNS, *AROUND),
     plots.bars(*columns("%")),
-    note="With L2T-ww's rate of the meta-networks, 0.0001, they take a few hundred steps in a job. bilevel can then "
-    "hardly be told from meta-networks that stay as they began. What learning gives them shows, if at all, with a "
-    "larger rate.",
+    note="With L2T-ww's rate of 0.0001, the meta-networks take a few hundred steps in a job. Then bilevel hardly "
+    "differs from meta-networks that stay as they began. A gain from their learning shows, if at all, with a larger "
+    "rate.",
     rows=by_type,
     orders=[
         *(more_accurate(MOSS, label) for label in (*READINGS, *RATES) if label != MOSS),
