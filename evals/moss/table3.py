@@ -82,8 +82,8 @@ EXPERIMENT = Experiment(
     "samples. before training % and after training % are around the local training of one more round, on its own "
     "test samples. They come after the server's step, and after what a device learns from its message. kept % is "
     "the share of the large model that a device holds. Systems whose clients keep models (FedMD, DS-FL, FedGEMS) "
-    "or parts (those that prune, except HeteroFL and FjORD) do well on a device's own samples. Those with a model for a "
-    "type (Moss, FedDF, Fed-ET) do well globally: look at both, and at local training. LotteryFL prunes the large "
+    "or parts (those that prune, except HeteroFL and FjORD) do well on a device's own samples. Those with a model for "
+    "a type (Moss, FedDF, Fed-ET) do well globally: look at both, and at local training. LotteryFL prunes the large "
     "model for all clients; its figures are those of the devices that have the types in Moss's job. Gains leave "
     "out baselines whose devices of a type hold over one and a half times their intended share. The paper's text has "
     "a momentum of 0.05, all rows but one have 0.9 (`momentum` has both for all).",
