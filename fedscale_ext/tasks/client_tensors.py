@@ -139,13 +139,24 @@ class ClientTensors:
 class ReturnedTensors(ClientTensors):
     """Tensors that clients only return, as ``returned`` of their result, such as logits.
 
-    A subclass describes them in :meth:`template`, checks them if they can be wrong, and takes them.
+    ``of`` has those of the round's clients, by client. A subclass describes them in :meth:`template`, and checks them
+    if they can be wrong.
     """
 
     kind: ClassVar[str] = "returned"
 
+    def __init__(self, folder: Path, clients: int) -> None:
+        super().__init__(folder / self.kind, clients)
+        self.of: dict[int, State] = {}
+
+    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
+        self.of.clear()
+
     def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
         return None
+
+    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
+        self.of[item.client] = new
 
 
 class ReadTensors(dict[str, Tensor]):

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import ClientConfig, ClientSamples, MultiModelClient, MultiModelExecutor, State
+from fedscale_ext.method import ClientConfig, ClientSamples, MultiModelClient, State
 from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
-from fedscale_ext.methods.personal.personal_models import PersonalModelClient
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient, PersonalModelExecutor
 from fedscale_ext.training.resident import Cohort
 
 LOGITS = "logits"  # name of what a client says
@@ -111,9 +111,7 @@ class LogitsClient(PersonalModelClient):
         return {**super().reported(result, model, conf), "returned": {LOGITS: logits}}
 
 
-class LogitsExecutor(MultiModelExecutor):
+class LogitsExecutor(PersonalModelExecutor):
     """Executor whose clients report logits of public samples."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> LogitsClient:
-        """Create a client that reports logits."""
-        return LogitsClient(conf, self.bench)
+    client = LogitsClient

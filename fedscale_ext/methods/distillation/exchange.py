@@ -3,28 +3,21 @@
 In a round of the runtime, a client learns from the last target, trains on its own samples, and reports its logits. Then
 the server makes the next target of them.
 
-In the papers a model never travels. Here executors receive it, as they stand for devices, and it does not count as
-traffic. What counts: the public samples, once for each device that takes part; the target; the logits. Passes over
+As traffic counts: the public samples, once for each device that takes part; the target; the logits. Passes over
 public samples count as the client's work, a pass without gradients as a third of one with them.
 
-BatchNorm's statistics, like all else, are a client's own. A client that has not taken part yet has the initial model of
-its type, which all clients of that type share.
+BatchNorm's statistics, like all else, are a client's own.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedscale_ext.method import (
-    ClientState,
-    ClientTensors,
-    EvaluationPlan,
-    Excludes,
-    Feature,
     Population,
     State,
     Task,
@@ -32,22 +25,18 @@ from fedscale_ext.method import (
     WorkItem,
     stream,
 )
-from fedscale_ext.methods.distillation.public_models import SERVER, PublicModelsAggregator
-from fedscale_ext.methods.personal.personal_models import floating_tensors
+from fedscale_ext.methods.distillation.public_models import PublicModelsAggregator
+from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 
 Phase = Mapping[str, Any]  # of a client's work: see ``distillation/client.py``
 
 
-class LogitsExchangeAggregator(PublicModelsAggregator):
+class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator):
     """Base of methods whose clients keep their models and exchange logits of public samples.
 
     Subclasses say what clients do with public samples (:meth:`phases`), of which samples they report logits
     (:meth:`answer_rows`), and what all clients learn from next (:meth:`next_target`).
     """
-
-    excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "trains models that its clients keep"),)
-    exchanges_models: ClassVar[bool] = False
-    needs_states: ClassVar[bool] = False
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models and load the public data; there is no target yet."""
@@ -55,11 +44,6 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         self.downloaded = torch.zeros(task.num_clients, dtype=torch.bool)  # who has the public samples
         self.rows = torch.zeros(0, dtype=torch.int64)  # of the public samples that clients learn from next
         self.target = torch.zeros(0, task.num_classes)
-
-    def client_tensors(self) -> list[ClientTensors]:
-        """Keep each client's model from round to round."""
-        templates = {key: floating_tensors(self.pool[key].state) for key in self.keys}
-        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, templates)]
 
     # ---- what a method says ----
 
@@ -93,9 +77,15 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant learn the last target, train the model that it keeps, and report logits."""
-        rows = self._hand_out(round)
-        known = self.downloaded.tolist()
-        return [self._item(client, rows, self.target, first=not known[client - 1]) for client in participants.tolist()]
+        return self._items_of(round, participants.tolist())
+
+    def next_items(self) -> list[WorkItem]:
+        """Work items of all clients in the next round; newcomers begin with their first phases."""
+        return self._items_of(self.round + 1, range(1, self.task.num_clients + 1))
+
+    def _items_of(self, round: int, clients: Sequence[int]) -> list[WorkItem]:
+        rows, known = self._hand_out(round), self.downloaded.tolist()
+        return [self._item(client, rows, self.target, first=not known[client - 1]) for client in clients]
 
     def _hand_out(self, round: int) -> Tensor:
         """Set what clients learn from in a round, and return the rows whose logits they report, int64 [rows]."""
@@ -107,29 +97,16 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         self.ask(rows, **more)
         return rows
 
-    def next_items(self) -> list[WorkItem]:
-        """Work items of all clients in the next round; newcomers begin with their first phases."""
-        rows = self._hand_out(self.round + 1)
-        known = self.downloaded.tolist()
-        return [self._item(client, rows, self.target, first=not seen) for client, seen in enumerate(known, 1)]
-
     def _item(self, client: int, rows: Tensor, target: Tensor, *, first: bool) -> WorkItem:
-        phases, overrides = self.phases(first), self.overrides(first)
-        everything = len(self.public.x)
-        through = sum(each["epochs"] * (len(target) if each["told"] else everything) for each in phases)
-        seen = float(self.task.step_sizes(client, overrides).sum())
-        down = target.nbytes + (self._download if first else 0)
-        up = len(rows) * self.task.num_classes * target.itemsize
-        key = self.keys[self.type_of[client - 1]]
-        return WorkItem(
+        phases, everything = self.phases(first), len(self.public.x)
+        return self.personal_item(
             client,
-            key,
             {"public": phases},
-            overrides,
-            compute_fraction=1.0 + through / seen,
-            forward_fraction=len(rows) / seen,
-            bytes=down,
-            upload=up,
+            self.overrides(first),
+            trained=sum(each["epochs"] * (len(target) if each["told"] else everything) for each in phases),
+            passed=len(rows),
+            bytes=target.nbytes + (self._download if first else 0),
+            upload=len(rows) * self.task.num_classes * target.itemsize,
         )
 
     @property
@@ -157,10 +134,6 @@ class LogitsExchangeAggregator(PublicModelsAggregator):
         count = len(self.public.x)
         rows = stream(self.seed, round, "public samples").permutation(count)[: min(limit, count)]
         return torch.from_numpy(np.sort(rows))
-
-    def evaluation_plan(self) -> EvaluationPlan:
-        """Serve each client its own model; test the server's model on all test samples."""
-        return EvaluationPlan(self.personal_keys(), {SERVER: SERVER} if self.has_server_model else {})
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """Work items of a round of all clients; newcomers also get the public samples."""

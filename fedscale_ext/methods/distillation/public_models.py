@@ -37,21 +37,14 @@ SERVER = "server"  # key of the server's own model, where a method has one
 
 
 class Logits(ReturnedTensors):
-    """Logits of the round's clients, ``of`` each: float32 [num_rows, classes]."""
+    """Logits of the round's clients, float32 [num_rows, classes] each."""
 
     def __init__(self, folder: Path, clients: int, classes: int) -> None:
-        super().__init__(folder / self.kind, clients)
+        super().__init__(folder, clients)
         self.num_rows, self._classes = 0, classes
-        self.of: dict[int, Tensor] = {}
-
-    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
-        self.of.clear()
 
     def template(self, key: str) -> State:  # noqa: D102
         return {LOGITS: torch.zeros(self.num_rows, self._classes)}
-
-    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
-        self.of[item.client] = new[LOGITS]
 
 
 class PublicModelsAggregator(DeviceTypesAggregator):
@@ -96,7 +89,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
 
     def answers(self, updates: Sequence[Update]) -> Tensor:
         """Logits of the round's participants, [updates, num_rows, classes]."""
-        return torch.stack([self.client_logits.of[update.client] for update in updates])
+        return torch.stack([self.client_logits.of[update.client][LOGITS] for update in updates])
 
     def train_server(self, round: int, state: State, x: Tensor, loss: LossOf, how: Fit) -> State:
         """Train the server's model on public samples.

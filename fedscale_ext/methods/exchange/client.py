@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.method import ClientConfig, MultiModelExecutor, State
+from fedscale_ext.method import ClientConfig, State
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.models.final_layer import final_layer, input_of
@@ -45,16 +45,6 @@ class TensorExchangeClient(PersonalModelClient):
         if not (torch.isfinite(features).all() and torch.isfinite(logits).all()):
             raise FloatingPointError("its features or logits are not finite")
         return features, logits
-
-
-class TensorExchangeExecutor(MultiModelExecutor):
-    """Base of such clients' executors."""
-
-    client: ClassVar[type[TensorExchangeClient]]
-
-    def get_client_trainer(self, conf: ClientConfig) -> TensorExchangeClient:
-        """Create a client that keeps its model."""
-        return self.client(conf, self.bench)
 
 
 def class_means(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:

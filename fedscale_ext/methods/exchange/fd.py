@@ -36,11 +36,11 @@ from fedscale_ext.methods.distillation.losses import deepest, soft_cross_entropy
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
     TensorExchangeClient,
-    TensorExchangeExecutor,
     class_means,
     client_rows,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator, TensorExchangeParams
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.training.resident import Cohort
 
 OUTPUTS, KNOWN = "outputs", "classes"  # received: the others' outputs [known, classes], and for which classes, int32
@@ -96,7 +96,7 @@ class FDClient(TensorExchangeClient):
         return {OUTPUTS: means, COUNTS: counts}
 
 
-class FDExecutor(TensorExchangeExecutor):
+class FDExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = FDClient

@@ -45,7 +45,7 @@ from fedscale_ext.method import (
     Update,
     UserError,
 )
-from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
+from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.generator import (
     Generator,
     drawn_generator,
@@ -54,6 +54,7 @@ from fedscale_ext.methods.exchange.generator import (
     trained_generator,
 )
 from fedscale_ext.methods.exchange.lgfedavg import LGFedAvgAggregator, LGFedAvgClient, LGFedAvgParams
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
@@ -121,7 +122,7 @@ def _streams(confs: Sequence[ClientConfig]) -> list[torch.Generator]:
     return [torch_stream(conf.seed, conf.round, conf.client_id, "generated") for conf in confs]
 
 
-class FedGenExecutor(TensorExchangeExecutor):
+class FedGenExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = FedGenClient

@@ -54,12 +54,11 @@ from fedscale_ext.methods.exchange.mutual import (
     KEY,
     MutualAggregator,
     MutualClient,
-    MutualExecutor,
     MutualParams,
     shared_part,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
-from fedscale_ext.methods.personal.personal_models import copied, enter
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, copied, enter
 from fedscale_ext.models.families.network_pair import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.tasks.workbench import Workbench
@@ -133,7 +132,7 @@ def _task_losses(own: Tensor, shared: Tensor, labels: Tensor) -> Tensor:
     return hard_cross_entropy(own, labels) + hard_cross_entropy(shared, labels)
 
 
-class FedKDExecutor(MutualExecutor):
+class FedKDExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = FedKDClient

@@ -45,10 +45,11 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.distillation.losses import deepest
-from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
+from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, GuidedClient
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.final_layer import final_layer
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.outcome import result
@@ -129,7 +130,7 @@ class FedL2GClient(GuidedClient):
         return self._closed(result(conf, len(data), [losses.cpu()]), model, data, conf)
 
 
-class FedL2GExecutor(TensorExchangeExecutor):
+class FedL2GExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = FedL2GClient

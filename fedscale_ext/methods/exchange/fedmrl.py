@@ -29,7 +29,8 @@ from torch import Tensor
 
 from fedscale_ext.method import About, ClientConfig, CountOrNone, EvaluationPlan, ModelSpec, NotNegative
 from fedscale_ext.methods.distillation.losses import hard_cross_entropy
-from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualExecutor, MutualParams
+from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.network_pair import FUSED
 from fedscale_ext.tasks.workbench import Workbench
@@ -47,7 +48,7 @@ class FedMRLClient(MutualClient):
         return hard_cross_entropy(own, labels) + self._weight * hard_cross_entropy(shared, labels)
 
 
-class FedMRLExecutor(MutualExecutor):
+class FedMRLExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = FedMRLClient

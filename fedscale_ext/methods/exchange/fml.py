@@ -20,7 +20,8 @@ from torch import Tensor
 
 from fedscale_ext.method import About, ClientConfig, Share
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
-from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualExecutor, MutualParams
+from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.tasks.workbench import Workbench
 
 
@@ -42,7 +43,7 @@ def _learns(student: Tensor, teacher: Tensor, labels: Tensor, share: float) -> T
     return share * hard_cross_entropy(student, labels) + (1.0 - share) * divergence(student, teacher)
 
 
-class FMLExecutor(MutualExecutor):
+class FMLExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = FMLClient

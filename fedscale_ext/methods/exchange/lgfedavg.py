@@ -19,9 +19,9 @@ import torch
 from torch import nn
 
 from fedscale_ext.method import About, ClientConfig, ClientSamples, ModelSpec, State, Update, count_mean
-from fedscale_ext.methods.exchange.client import TensorExchangeExecutor
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient, head_of
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.final_layer import final_layer
 
 
@@ -33,7 +33,7 @@ class LGFedAvgClient(SharedHeadClient):
         return head_of(model.state_dict(), final_layer(self._bench.spec(conf.model_key)))
 
 
-class LGFedAvgExecutor(TensorExchangeExecutor):
+class LGFedAvgExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = LGFedAvgClient

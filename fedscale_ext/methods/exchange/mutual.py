@@ -14,14 +14,11 @@ from torch import Tensor, nn
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
     ClientConfig,
-    ClientState,
-    ClientTensors,
     Cost,
     EvaluationPlan,
     Excludes,
     Feature,
     ModelSpec,
-    MultiModelExecutor,
     Population,
     State,
     Task,
@@ -30,8 +27,9 @@ from fedscale_ext.method import (
     count_mean,
     models,
 )
-from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
+from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
+from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.network_pair import SHARED, member_specs, pair_spec
 
 KEY = "shared"  # of the shared model in the pool
@@ -72,30 +70,17 @@ class MutualClient(PersonalModelClient):
         return {**result, "client_state": copied(personal_part(model.state_dict()))}
 
 
-class MutualExecutor(MultiModelExecutor):
-    """Base of such clients' executors."""
-
-    client: ClassVar[type[MutualClient]]
-
-    def get_client_trainer(self, conf: ClientConfig) -> MutualClient:
-        """Create a client that trains a pair."""
-        return self.client(conf, self.bench)
-
-
 def personal_part(state: State) -> State:
     """The floating-point tensors of a pair that a client keeps: all but the shared model's."""
     return {name: tensor for name, tensor in floating_tensors(state).items() if not name.startswith(SHARED)}
 
 
-class MutualAggregator(DeviceTypesAggregator):
+class MutualAggregator(PersonalModelsAggregator):
     """Base of these methods. The pool has a pair for each type, and the shared model."""
 
-    exchanges_models: ClassVar[bool] = False
+    needs_states: ClassVar[bool] = True  # of which the shared model is averaged
     joined: ClassVar[str] = ""  # how a pair's networks are joined; see ``models/families/network_pair.py``
-    excludes: ClassVar[tuple[Excludes, ...]] = (
-        Excludes(Feature.CHANGES, "trains models that its clients keep"),
-        Excludes(Feature.PRIVACY, "serves clients models that they keep"),
-    )
+    excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.PRIVACY, "serves clients models that they keep"),)
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """Spec of each type's pair."""
@@ -121,10 +106,9 @@ class MutualAggregator(DeviceTypesAggregator):
         cost = super().smallest_cost()
         return Cost(cost.forward_macs, cost.training_macs, cost.parameters, models.cost(self.initial_spec()).bytes)
 
-    def client_tensors(self) -> list[ClientTensors]:
-        """Keep each client's own model."""
-        states = {key: personal_part(self.pool[key].state) for key in self.keys}
-        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, states)]
+    def personal_state(self, key: str) -> State:
+        """The tensors of a type's pair that its clients keep: their own model's."""
+        return personal_part(self.pool[key].state)
 
     def objective(self) -> dict[str, Any]:
         """Return what clients know of the hyperparameters, as JSON."""

@@ -11,10 +11,10 @@ from fedscale_ext.methods.exchange.client import (
     COUNTS,
     NearestPrototype,
     TensorExchangeClient,
-    TensorExchangeExecutor,
     class_means,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.final_layer import final_layer
 from fedscale_ext.tasks.workbench import Workbench
 
@@ -86,7 +86,7 @@ class PrototypeClient(GuidedClient, SendsPrototypes):
         return NearestPrototype(model, self.layer, *self.vectors(len(weight), weight.detach()))
 
 
-class PrototypeExecutor(TensorExchangeExecutor):
+class PrototypeExecutor(PersonalModelExecutor):
     """Executor of such clients."""
 
     client = PrototypeClient

@@ -4,13 +4,10 @@ In a round, participants receive the server's message (:meth:`TensorExchangeAggr
 they keep, and send tensors that describe these (:meth:`TensorExchangeAggregator.template`). Then the server makes the
 next message of them. Tests of clients' models use the message of the round that has just ended.
 
-In the papers a model never travels. Here executors receive it, as they stand for devices, and it does not count as
-traffic. What counts: the message's bytes when it is sent, and the bytes that a client really sends. A client without
+As traffic counts: the message's bytes when it is sent, and the bytes that a client really sends. A client without
 samples of a class sends nothing for it, which only its answer tells: until a client has answered once, the virtual
 clock counts all classes. Work beside the steps counts, too: a pass over the client's samples after training, for its
 means by class, is a third of an epoch of training.
-
-A client that has not taken part yet has the initial model of its type, which all clients of that type share.
 """
 
 from abc import abstractmethod
@@ -23,11 +20,9 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.method import (
-    ClientState,
     ClientTensors,
     Cost,
     CountOrNone,
-    EvaluationPlan,
     Excludes,
     Feature,
     ModelSpec,
@@ -40,9 +35,9 @@ from fedscale_ext.method import (
     UserError,
     WorkItem,
 )
-from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
-from fedscale_ext.methods.exchange.client import COUNTS, TensorExchangeExecutor
-from fedscale_ext.methods.personal.personal_models import floating_tensors
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.exchange.client import COUNTS
+from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import FinalLayer, final_layer
 from fedscale_ext.tasks.update_checks import Rejected
@@ -70,7 +65,7 @@ class FeaturesParams(TensorExchangeParams):
 
 
 class SentTensors(ReturnedTensors):
-    """Tensors that the round's clients sent, ``of`` each, and how many bytes each client sent last.
+    """Tensors that the round's clients sent, and how many bytes each client sent last.
 
     Where a client sends ``counts`` of its samples by class, each other tensor has a row for each class. Rows of classes
     without samples are not sent; here they are zero.
@@ -93,13 +88,9 @@ class SentTensors(ReturnedTensors):
         *,
         by_class: bool = True,
     ) -> None:
-        super().__init__(folder / self.kind, task.num_clients)
+        super().__init__(folder, task.num_clients)
         self._templates, self._counted, self._by_class = templates, counted, by_class
-        self.of: dict[int, State] = {}
         self.num_bytes = torch.full((task.num_clients,), -1)  # -1: has not sent anything yet
-
-    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
-        self.of.clear()
 
     def template(self, key: str) -> State:  # noqa: D102
         return self._templates[key]
@@ -112,7 +103,7 @@ class SentTensors(ReturnedTensors):
         return new
 
     def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
-        self.of[item.client] = new
+        super().take(round, item, new)
         self.num_bytes[item.client - 1] = bytes_sent(new) if self._by_class else bytes_of(new)
 
     def upload(self, item: WorkItem) -> int:
@@ -136,17 +127,13 @@ def bytes_sent(tensors: State) -> int:
     return counts.nbytes + rows // len(counts) * int((counts > 0).sum())
 
 
-class TensorExchangeAggregator(DeviceTypesAggregator):
+class TensorExchangeAggregator(PersonalModelsAggregator):
     """Base of methods whose clients keep their models and exchange small tensors.
 
     ``sent``: what the round's clients sent.
     """
 
-    Executor: ClassVar[type] = TensorExchangeExecutor
-    exchanges_models: ClassVar[bool] = False
-    needs_states: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
-        Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "learns from what each client's model makes of its samples"),
     )
     passes_after: ClassVar[int] = 1  # over a client's samples without gradients, for what it sends
@@ -204,18 +191,12 @@ class TensorExchangeAggregator(DeviceTypesAggregator):
         return replace(super().smallest_cost(), bytes=bytes_of(self.template(self.smallest_spec())))
 
     def client_tensors(self) -> list[ClientTensors]:
-        """Keep each client's model; send the message to all clients, and receive what they send."""
-        clients = self.task.num_clients
-        models = {key: self.personal_state(key) for key in self.keys}
-        self.shared = SharedTensors(self.log_dir, clients, tested=True)
+        """Send the message to all clients, and receive what they send."""
+        self.shared = SharedTensors(self.log_dir, self.task.num_clients, tested=True)
         templates = {key: self.template(self.pool[key].spec) for key in self.keys}
         self.sent = SentTensors(self.log_dir, self.task, templates, self.counted, by_class=self.by_class)
         self.publish()
-        return [*super().client_tensors(), ClientState(self.log_dir, clients, models), self.shared, self.sent]
-
-    def personal_state(self, key: str) -> State:
-        """Return the tensors of a type's model that its clients keep."""
-        return floating_tensors(self.pool[key].state)
+        return [*super().client_tensors(), self.shared, self.sent]
 
     def publish(self) -> None:
         """Send the message as it is now from now on."""
@@ -223,13 +204,13 @@ class TensorExchangeAggregator(DeviceTypesAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the model that it keeps."""
-        key, down = self.keys[self.type_of[client - 1]], bytes_of(self.message_for(client))
-        item = WorkItem(client, key, self.objective(), self.overrides(), bytes=down)
-        seen = float(self.task.step_sizes(client, item.overrides).sum())
-        return replace(
-            item,
-            compute_fraction=1.0 + self.work_beside(client) / seen,
-            forward_fraction=self.passes_beside(client) / seen,
+        return self.personal_item(
+            client,
+            self.objective(),
+            self.overrides(),
+            trained=self.work_beside(client),
+            passed=self.passes_beside(client),
+            bytes=bytes_of(self.message_for(client)),
         )
 
     def opening(self) -> list[WorkItem]:
@@ -248,10 +229,6 @@ class TensorExchangeAggregator(DeviceTypesAggregator):
     def test_objective(self) -> Mapping[str, Any]:
         """Clients know the same of the hyperparameters in tests as in training."""
         return self.objective()
-
-    def evaluation_plan(self) -> EvaluationPlan:
-        """Serve each client its own model."""
-        return EvaluationPlan(self.personal_keys())
 
 
 class SharedFeaturesAggregator(TensorExchangeAggregator):

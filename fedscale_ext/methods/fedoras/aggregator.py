@@ -204,7 +204,7 @@ class FedorASAggregator(MultiModelAggregator):
             return
         experience = self.client_tensors_by_kind[ReturnedTensors.kind]
         assert isinstance(experience, Experience)
-        self.training.collect(update, state, experience.of[update.client])
+        self.training.collect(update, state, experience.counts(update.client))
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Average by operators (OPA, Equation 5); in stage 3, by FedAvg."""
@@ -218,7 +218,7 @@ class FedorASAggregator(MultiModelAggregator):
         self.record("trained", {update.client: update.trained for update in updates})
         experience = self.client_tensors_by_kind[ReturnedTensors.kind]
         assert isinstance(experience, Experience)
-        self.record("examples", {client: seen.tolist() for client, seen in experience.of.items()})
+        self.record("examples", {client: experience.counts(client).tolist() for client in experience.of})
         self.record("tiers", {update.client: int(self.tier_of[update.client - 1]) for update in updates})
         if round == 1:
             self.record("tables", [

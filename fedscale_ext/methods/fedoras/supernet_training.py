@@ -49,18 +49,14 @@ class Experience(ReturnedTensors):
     """Number of examples that went through each operator at each client (Equation 5's |D_i,o|), as clients report."""
 
     def __init__(self, folder: Path, pool: ModelPool, costs: Tables, task: Task) -> None:
-        super().__init__(folder / self.kind, task.num_clients)
+        super().__init__(folder, task.num_clients)
         self._pool, self._costs, self._task = pool, costs, task
-        self.of: dict[int, np.ndarray] = {}  # by client, of this round
 
     def template(self, key: str) -> State:  # noqa: D102
         return {EXAMPLES: torch.zeros(self._costs.held.shape, dtype=torch.int64)}
 
     def concerns(self, items: Sequence[WorkItem]) -> bool:  # noqa: D102
         return any("paths" in item.objective for item in items)
-
-    def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
-        self.of.clear()
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
         """Check the counts: rejected unless every example went through one held operator of each layer."""
@@ -73,8 +69,10 @@ class Experience(ReturnedTensors):
             raise Rejected("its counts of examples per operator cannot be")
         return tensors
 
-    def take(self, round: int, item: WorkItem, new: State) -> None:  # noqa: D102
-        self.of[item.client] = new[EXAMPLES].numpy()
+    def counts(self, client: int) -> np.ndarray:
+        """Return a client's numbers of examples in this round, int64 [layers, operators]."""
+        counts: np.ndarray = self.of[client][EXAMPLES].numpy()
+        return counts
 
 
 class SupernetTraining:

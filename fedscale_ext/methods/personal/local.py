@@ -20,10 +20,7 @@ import numpy as np
 
 from fedscale_ext.method import (
     About,
-    ClientState,
-    ClientTensors,
     Cost,
-    EvaluationPlan,
     Excludes,
     Feature,
     JobConfig,
@@ -35,8 +32,8 @@ from fedscale_ext.method import (
     UserError,
     WorkItem,
 )
-from fedscale_ext.methods.device_types import DeviceTypesAggregator, DeviceTypesParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, floating_tensors
+from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 
 KEY = "initial"  # the weights that every client begins from; no client is served them once it has trained
 
@@ -59,16 +56,12 @@ class LocalParams(DeviceTypesParams):
         return []
 
 
-class LocalAggregator(DeviceTypesAggregator):
+class LocalAggregator(PersonalModelsAggregator):
     """Every client trains a model of its own; nothing is exchanged (local training)."""
 
     about: ClassVar[About] = About("no federation")
     Params: ClassVar[type] = LocalParams
-    Executor: ClassVar[type] = PersonalModelExecutor
-    exchanges_models: ClassVar[bool] = False
-    needs_states: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
-        Excludes(Feature.CHANGES, "trains models that its clients keep"),
         Excludes(Feature.PRIVACY, "serves clients models that they trained alone"),
     )
 
@@ -102,21 +95,12 @@ class LocalAggregator(DeviceTypesAggregator):
         """Training alone: nothing travels."""
         return replace(super().smallest_cost(), bytes=0)
 
-    def client_tensors(self) -> list[ClientTensors]:
-        """Keep each client's model from round to round."""
-        kept = {key: floating_tensors(self.pool[key].state) for key in self.keys}
-        return [*super().client_tensors(), ClientState(self.log_dir, self.task.num_clients, kept)]
-
     def item_of(self, client: int) -> WorkItem:
         """Let a client train its own model, of which nothing travels."""
         return WorkItem(client, self.keys[self.type_of[client - 1]], bytes=0)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Average nothing: the clients' models are stored already."""
-
-    def evaluation_plan(self) -> EvaluationPlan:
-        """Test every client on its own model. There is no global one."""
-        return EvaluationPlan(self.personal_keys())
 
     def results(self) -> dict[str, Any]:
         """Report accuracy, rounds, time and modelled energy by type, where there are types."""

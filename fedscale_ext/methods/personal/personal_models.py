@@ -5,7 +5,7 @@ no model and trains the one that it receives.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -127,8 +127,10 @@ def copied(state: State) -> State:
 
 
 class PersonalModelExecutor(MultiModelExecutor):
-    """Executor whose clients train models of their own."""
+    """Executor whose clients train models of their own; a subclass names another class of ``client``."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
+    client: ClassVar[type[PersonalModelClient]] = PersonalModelClient
+
+    def get_client_trainer(self, conf: ClientConfig) -> PersonalModelClient:
         """Create a client that trains its own model."""
-        return PersonalModelClient(conf, self.bench)
+        return self.client(conf, self.bench)
