@@ -27,7 +27,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, preparation, sweep_plan, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display, counted
-from fedscale_ext.driver.run import checked_run, resume_keys
+from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.supervision import has_checkpoint, resuming
 from fedscale_ext.driver.sweep import ENDING
 from fedscale_ext.driver.sweeps import Sweep

@@ -19,7 +19,8 @@ from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Exit, Proc, ProcessEvent
 from fedscale_ext.driver.progress import Display, counted
-from fedscale_ext.driver.run import Outcome, Run, has_finished, resume_keys
+from fedscale_ext.driver.resumption import has_finished, resume_keys
+from fedscale_ext.driver.run import Outcome, Run
 from fedscale_ext.driver.setup_commands import plain_commands
 from fedscale_ext.driver.supervision import Restarts
 from fedscale_ext.driver.sweep import Way
@@ -67,7 +68,7 @@ def submit(
         if before is not None:
             runs.check_unchanged(config, before.log_dir, files_here=False)  # the aggregator compares its own, and data
             runs.check_rounds(config, before.log_dir, before, resume_from=resume_from)
-            if resume and has_finished(config, before, before.log_dir, display):
+            if resume and has_finished(config, before, before.log_dir, display.notice):
                 return 0
         if last:
             jobs.kill_children(last)

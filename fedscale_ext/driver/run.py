@@ -7,17 +7,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, with_values
-from fedscale_ext.driver import jobs, preparation, runs
-from fedscale_ext.driver.job_checks import refuse_changed_data
+from fedscale_ext.driver import jobs, preparation
 from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.util.token import new_token
@@ -115,46 +114,6 @@ def start(
             return code
         finally:
             token.unlink(missing_ok=True)
-
-
-def checked_run(
-    config: JobConfig, last: jobs.Job | None, overrides: Sequence[str], display: Display, resume: bool,
-    resume_from: int | None, compare_data: bool = True,
-) -> tuple[str, str] | None:  # fmt: skip
-    """``log_path`` and ``time_stamp`` of a new run, or of the run to resume, whose settings and data must be the job's.
-
-    None if all rounds of the run to resume are done. UserError for a run that cannot be resumed.
-    """
-    again = resume or resume_from is not None
-    log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
-    if again:
-        run = runs.run_folder(log_path, config.fedscale.job_name, time_stamp)
-        runs.check_unchanged(config, run)
-        runs.check_rounds(config, run, last, resume_from=resume_from)
-        if compare_data:
-            refuse_changed_data(config, run, display)
-        if resume and has_finished(config, last, run, display):
-            return None
-    return log_path, time_stamp
-
-
-def has_finished(config: JobConfig, last: jobs.Job | None, run: Path, display: Display) -> bool:
-    """Tell whether the ``run`` to resume is the last one and has all requested rounds; if so, print that."""
-    if last is None or last.log_dir != run:
-        return False
-    rounds = config.fedscale.rounds
-    if not last.complete(rounds):
-        return False
-    ended = f"stopped before round {rounds} ({last.stopped})" if last.stopped else f"finished its {rounds} rounds"
-    display.notice(f"job {last.name} has {ended}, results are in {last.log_dir}; raise rounds to go on")
-    return True
-
-
-def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
-    """The aggregator's keys for where it begins."""
-    if resume_from is not None:
-        return {"resume_from": resume_from}
-    return {"resume": True} if resume else {}
 
 
 class _Running(Protocol):

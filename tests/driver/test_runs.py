@@ -10,7 +10,6 @@ from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.driver import runs
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.driver.run import has_finished
 
 KEYS = {"job_name": "fake", "learning_rate": 0.05}
 
@@ -153,19 +152,6 @@ def test_other_contents_of_a_file_are_told_before_processes_start(tmp_path):
     for damaged in ([], {"device_conf_file": []}, {"device_conf_file": {str(boards): 1}}):
         (folder / "header.json").write_text(json.dumps({**header, "named_files": damaged}))
         runs.check_unchanged(now, folder)
-
-
-def test_only_the_run_that_is_resumed_can_have_finished(tmp_path):
-    last, notices = last_run(tmp_path), []
-    last.status, last.round = "finished", {"round": 5}
-
-    class Display:
-        notice = notices.append
-
-    assert not has_finished(config(tmp_path, rounds=5), last, last.log_dir.with_name("another"), Display)
-    assert not has_finished(config(tmp_path, rounds=6), last, last.log_dir, Display) and notices == []
-    assert has_finished(config(tmp_path, rounds=5), last, last.log_dir, Display)
-    assert notices[0].startswith("job fake has finished its 5 rounds")
 
 
 def test_fewer_rounds_than_the_run_has_done_are_refused_whichever_run_it_is(tmp_path):
