@@ -29,7 +29,7 @@ from fedscale_ext.core.types import (  # noqa: E402
 from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.aggregator import MultiModelAggregator  # noqa: E402
-from fedscale_ext.server.requirements import About, Excludes, Feature  # noqa: E402
+from fedscale_ext.server.method_traits import About, Excludes, Feature  # noqa: E402
 from fedscale_ext.submodels import CountMean, count_mean, extract, insert, narrowed, window  # noqa: E402
 from fedscale_ext.tasks.client_tensors import (  # noqa: E402
     ClientState,

@@ -139,7 +139,7 @@ def list_methods() -> None:
     from fedscale_ext.config.methods import method_class, method_names
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.tables import console, print_table
-    from fedscale_ext.server.requirements import About
+    from fedscale_ext.server.method_traits import About
 
     rows = []
     for name in method_names():

@@ -31,7 +31,8 @@ from fedscale_ext.server.eligibility import device_capacities, eligible_clients,
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
-from fedscale_ext.server.hooks import NOTHING, MethodHooks
+from fedscale_ext.server.hooks import MethodHooks
+from fedscale_ext.server.method_tools import NOTHING
 from fedscale_ext.server.privacy import JobPrivacy
 from fedscale_ext.server.records import JobRecords, JobResult
 from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful, collected

@@ -14,11 +14,10 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.population.selection import select, select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise, noised_mean
-from fedscale_ext.server.requirements import Feature, exclusion
+from fedscale_ext.server.method_traits import Feature, MethodTraits, exclusion
 
 if TYPE_CHECKING:
     from fedscale_ext.core.types import State
-    from fedscale_ext.server.hooks import MethodHooks
     from fedscale_ext.submodels.model_pool import ModelPool
     from fedscale_ext.tasks.reduction import ModelMean
 
@@ -31,7 +30,7 @@ _ASSUMES = {
 }
 
 
-def check_options(config: JobConfig, method: "type[MethodHooks]") -> bool:
+def check_options(config: JobConfig, method: type[MethodTraits]) -> bool:
     """Whether the job asks for differential privacy; UserError where it cannot have what it asks for."""
     job, args = config.job, config.fedscale
     if job.dp_noise_multiplier is None:

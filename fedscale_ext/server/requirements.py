@@ -5,63 +5,16 @@ options contradict each other, a notice where one of them does nothing.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
-
-if TYPE_CHECKING:
-    from fedscale_ext.server.hooks import MethodHooks
+from fedscale_ext.server.method_traits import Feature, MethodTraits, exclusion
 
 
-class Feature(Enum):
-    """Options of a job that some methods cannot have."""
-
-    ADAM = "client_optimizer: adam"
-    CHANGES = "options that read a client's update as its start plus the change of its training"
-    DROPPED_TENSORS = "options that leave tensors of a client's update out"
-    EARLY_STOP = "an end of the job by its accuracy or cost"
-    PRIVACY = "noise on the models' means, which cannot shield what clients send beside them"
-
-
-@dataclass(frozen=True)
-class About:
-    """A method in the list of methods.
-
-    Args:
-        family: What makes clients' models differ, as "width" or "distillation".
-        year: Year of the paper.
-        needs: What a job must have beside clients' samples and a plain model, as "public samples".
-
-    """
-
-    family: str = ""
-    year: int | None = None
-    needs: str = ""
-
-
-@dataclass(frozen=True)
-class Excludes:
-    """A method excludes a feature; ``reason`` ends a sentence that begins with the method's name."""
-
-    feature: Feature
-    reason: str
-
-
-def exclusion(method: type, feature: Feature) -> str | None:
-    """Why a method's class, or a base of it, excludes a feature; None where none does."""
-    for base in method.__mro__:
-        for each in vars(base).get("excludes", ()):
-            if each.feature is feature:
-                return str(each.reason)
-    return None
-
-
-def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None:
+def check_local_training(config: JobConfig, method: type[MethodTraits]) -> None:
     """UserError where the clients of ``method`` cannot train as the configuration asks."""
     job, given = config.job, config.given
     if job.local_epochs is not None and "local_steps" in given:
@@ -109,7 +62,7 @@ def check_local_training(config: JobConfig, method: "type[MethodHooks]") -> None
                 raise UserError(f"{key} needs client_optimizer: adam; set that, or remove {key}")
 
 
-def check_prox(config: JobConfig, method: "type[MethodHooks]", params: Any) -> None:
+def check_prox(config: JobConfig, method: type[MethodTraits], params: Any) -> None:
     """UserError for ``prox_mu`` where the term's weight is a hyperparameter of ``method``, which goes before it."""
     param = method.prox_param
     if not config.job.prox_mu or not param:
@@ -123,7 +76,7 @@ def check_prox(config: JobConfig, method: "type[MethodHooks]", params: Any) -> N
         )
 
 
-def check_trained(model: str, spec: ModelSpec, config: JobConfig, method: "type[MethodHooks]") -> None:
+def check_trained(model: str, spec: ModelSpec, config: JobConfig, method: type[MethodTraits]) -> None:
     """UserError where clients of ``method`` cannot train the ``spec`` of a ``model`` that the configuration names."""
     name = config.job.method
     if models.searched(spec) and not method.chooses_paths:
@@ -153,7 +106,7 @@ def check_groups(config: JobConfig) -> None:
         )
 
 
-def _check_dropout(config: JobConfig, method: "type[MethodHooks]") -> None:
+def _check_dropout(config: JobConfig, method: type[MethodTraits]) -> None:
     """UserError where clients cannot leave out parts of their updates as PyramidFL has it."""
     low, high = config.job.pyramidfl_dropout_low, config.job.pyramidfl_dropout_high
     if low > high:

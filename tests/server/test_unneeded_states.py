@@ -12,7 +12,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator
 from fedscale_ext.methods.personal.local import LocalAggregator
-from fedscale_ext.server.requirements import Feature, exclusion
+from fedscale_ext.server.method_traits import Feature, exclusion
 from fedscale_ext.tasks import train
 from fedscale_ext.tasks.train import Train
 

@@ -2,7 +2,7 @@
 
 from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.method import Excludes, Feature, MultiModelAggregator
-from fedscale_ext.server.requirements import exclusion
+from fedscale_ext.server.method_traits import exclusion
 
 
 class Base(MultiModelAggregator):
