@@ -111,7 +111,7 @@ def section_lines(one: Judged) -> list[str]:
     to; those of claims over several tables stand here."""
     lines = [f"## {one.name}", "", f"{one.claim.says}. **{one.outcome}**{f': {one.reason}' if one.reason else ''}.", ""]
     if not one.evidence:
-        return [*lines, f"No results of `{one.claim.script}` are recorded.", ""]
+        return [*lines, f"No results of `{one.claim.script}` are recorded for the rows that this claim compares.", ""]
     if any(finding.order.column for evidence in one.evidence for finding in evidence.findings):
         lines += ["| data | figure | above | below | difference | 95 % interval | seeds | outcome |",
                   "|---|---|---|---|---|---|---|---|"]  # fmt: skip

@@ -131,7 +131,7 @@ def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row], publish
     finding = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column,
                       paper=published_margin(order, one, published or {}))  # fmt: skip
     if one.column in COSTS:
-        return replace(finding, reason="costs at equal rounds alone")
+        return replace(finding, reason="costs only at equal rounds")
     if (floor := above_both(floor_rows, one.column, one.more, one.less)) is not None:
         return replace(finding, reason=f"{LINEAR_ABOVE}: {number(floor)} %")
     if between is None:

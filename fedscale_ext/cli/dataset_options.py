@@ -142,7 +142,7 @@ class ShiftOptions:
     ] = None
     angles: Annotated[str | None, typer.Option(help="Rotation: degrees by turns.", show_default="0,90,180,270")] = None
     noise_level: Annotated[
-        float | None, typer.Option(help="Noise: variance of the last client's.", show_default="0.1")
+        float | None, typer.Option(help="Noise: variance that the last client's has.", show_default="0.1")
     ] = None
 
     def build(self) -> "Shift | None":

@@ -200,7 +200,7 @@ def render(
     set_: Set = None,
 ) -> None:
     """Print manifests that run a job on Kubernetes: a Job of the aggregator, an indexed Job of executors that
-    join it, and a Service. The first lines say how.
+    join it, and a Service. The first lines of the output say how to use it.
 
     Example: fedscale driver render --kubernetes job.yml --image registry/fedscale_ext:0.1 --claim data > job-k8s.yml
     """

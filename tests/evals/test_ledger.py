@@ -97,7 +97,7 @@ def test_costs_at_equal_rounds_decide_nothing(row: MakeRow) -> None:
     claim = above(Order(COST, "A", "B", 1.6))
     rows = [row("A", [9, 9.1, 9.2], COST), row("B", [1, 1.1, 1.2], COST)]
     found = judged(claim, rows)
-    assert (found.outcome, found.reason) == (OPEN, "costs at equal rounds alone")
+    assert (found.outcome, found.reason) == (OPEN, "costs only at equal rounds")
     assert found.evidence[0].findings[0].interval is not None  # told all the same
     for name in ("TMACs at equal accuracy", "TMACs at convergence"):
         for one, values in zip(rows, ([1, 1.1, 1.2], [9, 9.1, 9.2]), strict=True):

@@ -207,7 +207,7 @@ class ZeroFLExecutor(MultiModelExecutor):
 
 
 class ZeroFLAggregator(FedAvgAggregator):
-    """FedAvg of sparse training and sparse uploads (ZeroFL)."""
+    """FedAvg with sparse training and sparse uploads (ZeroFL)."""
 
     about: ClassVar[About] = About("pruning", 2022)
     Params: ClassVar[type] = ZeroFLParams
