@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from evals.speed.kept_models import __main__ as command
-from evals.speed.kept_models import accuracy, htfllib, ours, sides, times
+from evals.speed.kept_models import accuracy, htfllib, limit, ours, sides, times
 from evals.speed.kept_models.data import noise, partition
 from evals.speed.kept_models.work import CLIENTS, Split, Work, initial, specs
 from fedscale_ext import models
@@ -102,12 +102,47 @@ def test_htfllib_gets_the_samples_of_our_clients(tmp_path: Path, monkeypatch: py
 
 
 def test_a_repetition_that_succeeded_is_not_made_again_and_sides_take_turns() -> None:
-    made = command.parser(None, command.RECORD, ["local"], ["ours", "htfllib1"]).parse_args([])
+    made = command.parser(None, command.RECORD, ["local"], ["ours", "htfllib1"], sides.SIDES).parse_args([])
     made.pairs, made.repetitions = ["small"], 2
     lines = [line("ours", 1, 1.0), line("htfllib1", 1, 1.0, status="failed")]
     assert command.todo(made, lines) == [
         (1, "small", "local", "htfllib1"), (2, "small", "local", "htfllib1"), (2, "small", "local", "ours")
     ]  # fmt: skip
+
+
+def test_only_methods_without_an_exchange_have_the_loop_alone() -> None:
+    made = command.parser(None, command.RECORD, ["local", "fedproto"], ["limit", "ours"], sides.SIDES).parse_args([])
+    made.pairs, made.repetitions = ["small"], 1
+    planned = [(method, side) for _, _, method, side in command.todo(made, [])]
+    assert planned == [("local", "limit"), ("local", "ours"), ("fedproto", "ours")]
+
+
+def test_the_loop_alone_trains_each_clients_own_network_on_its_own_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evals.speed.kept_models import data
+
+    monkeypatch.setattr(data, "TRAIN", 10)
+    folder = noise(tmp_path / "noise")
+    taken: list[tuple[int, int]] = []  # (parameters, label sum) of each call, of both processes
+    monkeypatch.setattr(limit.loops, "in_processes", lambda share, rounds, processes: [
+        train() for train in map(share, range(processes)) for _ in range(rounds)
+    ])  # fmt: skip
+
+    class Noting(limit.Limit):
+        def train(self, x: torch.Tensor, y: torch.Tensor) -> None:
+            before = [parameter.detach().clone() for parameter in self.parameters]
+            super().train(x, y)
+            assert all(not torch.equal(*pair) for pair in zip(before, self.parameters, strict=True))
+            taken.append((sum(parameter.numel() for parameter in self.parameters), int(y.sum())))
+
+    monkeypatch.setattr(limit, "Limit", Noting)
+    limit.spans(work(folder, method="local", rounds=1))
+    with np.load(folder / "clients.npz") as arrays:
+        sums = arrays["y_train"].sum(1).tolist()
+    sizes = [models.cost(spec).parameters for spec in specs("small", (1, 28, 28), 62)]
+    once = [(sizes[client >= CLIENTS // 2], sums[client]) for client in range(CLIENTS)]
+    assert sorted(taken) == sorted(2 * once)  # a round that counts, and one to warm up
 
 
 def test_the_page_takes_ratios_within_a_repetition_and_tells_of_load() -> None:

@@ -11,6 +11,7 @@ Each measurement is a line of times.jsonl. One that succeeded is not made again.
 
 import argparse
 import sys
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,15 @@ from fedscale_ext.core.errors import UserError
 RECORD = Path(__file__).with_name("times.jsonl")
 
 
-def parser(about: str | None, record: Path, methods: list[str], side_names: list[str]) -> Parser:
-    """Options that times and accuracies have in common."""
+def parser(
+    about: str | None, record: Path, methods: list[str], side_names: list[str], choices: Iterable[str]
+) -> Parser:
+    """Options that times and accuracies have in common; ``choices`` are the sides that one may ask for."""
     made = Parser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--htfllib", type=Path, metavar="DIR", help="a checkout of HtFLlib")
     made.add_argument("--methods", nargs="+", choices=METHODS, default=methods, help=f"default: {' '.join(methods)}")
-    choices = [*sides.SIDES, *sides.CHANGED]
     made.add_argument(
-        "--sides", nargs="+", choices=choices, default=side_names, help=f"default: {' '.join(side_names)}"
+        "--sides", nargs="+", choices=list(choices), default=side_names, help=f"default: {' '.join(side_names)}"
     )
     made.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds that count")
     made.add_argument("--work", type=Path, default=HERE / "work", metavar="DIR", help="data and runs")
@@ -53,7 +55,8 @@ def todo(given: argparse.Namespace, lines: list[dict[str, Any]]) -> list[tuple[i
     planned = []
     for repetition, pair, method in product(range(1, given.repetitions + 1), given.pairs, given.methods):
         turn = (repetition - 1) % len(given.sides)
-        planned += [(repetition, pair, method, side) for side in given.sides[turn:] + given.sides[:turn]]
+        in_turn = given.sides[turn:] + given.sides[:turn]
+        planned += [(repetition, pair, method, side) for side in in_turn if side != "limit" or method in sides.LIMITED]
     return [each for each in planned if (*each, given.rounds) not in done]
 
 
@@ -69,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _work(argv: list[str] | None) -> None:
     out = Console()
-    made = parser(__doc__, RECORD, ["local", "fedproto"], list(sides.SIDES))
+    made = parser(__doc__, RECORD, ["local", "fedproto"], list(sides.SIDES), sides.SIDES)
     made.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS), help=f"default: {' '.join(PAIRS)}")
     made.add_argument("--repetitions", type=int, default=3, metavar="N", help="measurements of each side (3)")
     made.add_argument("--idle", type=float, default=60.0, metavar="S", help="longest wait for an idle machine (60)")

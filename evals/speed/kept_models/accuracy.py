@@ -89,7 +89,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _work(argv: list[str] | None) -> None:
     out = Console()
-    made = parser(__doc__, RECORD, list(METHODS), ["ours", "htfllib1"])
+    tested = [side for side in (*sides.SIDES, *sides.CHANGED) if side != "limit"]
+    made = parser(__doc__, RECORD, list(METHODS), ["ours", "htfllib1"], tested)
     made.set_defaults(rounds=20)
     made.add_argument(
         "--data", type=Path, metavar="FILE", help="Fashion-MNIST as npz: x_train, y_train, x_test, y_test"

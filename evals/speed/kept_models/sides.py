@@ -19,6 +19,7 @@ from fedscale_ext.core.errors import UserError
 
 SIDES = {
     "ours": "ours, 2 executors of one thread",
+    "limit": "the loop alone, 2 processes of one thread",
     "htfllib": "HtFLlib, threads as by default",
     "htfllib1": "HtFLlib, one thread",
 }
@@ -31,12 +32,15 @@ CHANGED = {
 """Sides that show where accuracies part: title, and what is changed; times have no use for them."""
 
 PEER = "htfllib"
+_OF_THIS_PACKAGE = ("ours", "limit")
+LIMITED = ("local",)
+"""Methods that the loop alone has: it exchanges nothing."""
 _LIMIT_S = 7200.0
 
 
 def check(sides: list[str], htfllib: Path | None, peers: Path) -> None:
     """Raise UserError if HtFLlib is asked for and cannot run."""
-    if all(side == "ours" for side in sides):
+    if all(side in _OF_THIS_PACKAGE for side in sides):
         return
     if htfllib is None or not (htfllib / "system" / "flcore").is_dir():
         where = "" if htfllib is None else f", which {htfllib} is not"
@@ -55,8 +59,8 @@ def measured(side: str, work: Work, htfllib: Path | None, peers: Path, idle_s: f
     environment = {**os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment.pop("OMP_NUM_THREADS", None)
-    if side == "ours":
-        python, script = Path(sys.executable), "ours"
+    if side in _OF_THIS_PACKAGE:
+        python, script = Path(sys.executable), side
     else:
         assert htfllib is not None  # `check` has looked
         found = python_of(PEER, peers)

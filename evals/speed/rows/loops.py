@@ -1,4 +1,4 @@
-"""Rounds of FedAvg in forked one-thread processes that share flat weights: the frame of `limit` and `tight`.
+"""Rounds in forked one-thread processes, those of FedAvg with shared flat weights: the frame of `limit` and `tight`.
 
 A model's floating-point state (parameters, then BatchNorm's running statistics) is one flat vector. Whole
 numbers (BatchNorm's counter of batches, which nothing reads when a momentum is set) are not part of it.
@@ -56,22 +56,47 @@ def run(
 
     Process p takes clients p, p + processes, ...; returns the final weights and when each round ran.
     """
-    context = multiprocessing.get_context("fork")
-    torch.set_num_threads(1)
     shared = weights.clone().share_memory_()
     totals = torch.zeros(processes, len(weights)).share_memory_()
+
+    def share(rank: int) -> Callable[[], None]:
+        mine = trainer()
+
+        def train() -> None:
+            totals[rank].zero_()
+            for client in range(rank, len(x), processes):
+                mine.load(shared)
+                mine.train(x[client], y[client])
+                mine.add_to(totals[rank], 1 / len(x))
+
+        return train
+
+    spans = in_processes(share, rounds, processes, after=lambda: torch.sum(totals, 0, out=shared))
+    return shared, spans
+
+
+def in_processes(
+    share: Callable[[int], Callable[[], None]], rounds: int, processes: int, after: Callable[[], object] = lambda: None
+) -> Spans:
+    """Run rounds in forked one-thread processes, which begin and end each together; return when each ran.
+
+    Args:
+        share: Called once in each process with its number; returns what the process does in each round.
+        rounds: Number of rounds.
+        processes: Number of processes.
+        after: Called here after each round, as a part of it.
+
+    """
+    context = multiprocessing.get_context("fork")
+    torch.set_num_threads(1)
     start, done = context.Barrier(processes + 1), context.Barrier(processes + 1)
 
     def work(rank: int) -> None:
         try:
-            mine = trainer()
+            train = share(rank)
             for _ in range(rounds):
                 start.wait(_LIMIT_S)
-                totals[rank].zero_()
-                for client in range(rank, len(x), processes):
-                    mine.load(shared)
-                    mine.train(x[client], y[client])
-                    mine.add_to(totals[rank], 1 / len(x))
+                train()
                 done.wait(_LIMIT_S)
         except BaseException:
             start.abort()
@@ -87,10 +112,10 @@ def run(
             spans.begin()
             start.wait(_LIMIT_S)
             done.wait(_LIMIT_S)
-            torch.sum(totals, 0, out=shared)
+            after()
             spans.end()
     except BrokenBarrierError:
         raise SystemExit("a training process failed or took more than an hour for a round") from None
     for worker in workers:
         worker.join()
-    return shared, spans
+    return spans
