@@ -122,6 +122,10 @@ FOLDED = Networks(
     (4, 8), (1, 3, 8, 20, 40, 64),
     ((1, 4, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None, (3, 8, 16, 24),
 )  # fmt: skip
+SMALL = Networks(
+    (4, 8), (1, 2, 6, 12, 24, 48),
+    ((1, 2, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None,
+)  # fmt: skip
 USUAL = Networks(
     (8, 16), (6, 8, 16, 32, 64, 128),
     ("lenet_6k", "mobilenetv2_thin", "resnet18_speech", "cnn_small", "nasbench201_base"), "cnn_tiny_smallest",

@@ -43,7 +43,8 @@ def results_page(runs: Sequence[Measurement]) -> str:
     for name, task in TASKS.items():
         rows = entries(runs, name)
         if rows:
-            lines += [f"## {task.title}", "", f"{len(rows)} of {len(ROWS)} rows have results so far.", ""]
+            lines += [f"## {task.title}", "", f"{len(rows)} of {len(task.rows or ROWS)} rows have results so far.", ""]
+            lines += [task.about, ""] if task.about else []
             lines += [f"![Accuracy of each method on {task.title}]({name}.svg)", ""]
             lines += [*markdown(accuracy_cells(rows)), "", f"What it cost on {task.title}:", ""]
             lines += [*markdown(cost_cells(rows)), ""]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 
-from evals.benchmark.methods import Row
+from evals.benchmark.methods import ROWS, Row
 from evals.benchmark.row import NoResult
 from evals.benchmark.standing import OWN
 from evals.benchmark.tasks import TASKS
@@ -75,7 +75,7 @@ def train_rows(
     """Train all jobs of rows, ``workers`` at a time, earlier rows first; return why some have no result.
 
     Args:
-        rows: Rows by label.
+        rows: Rows by label; a task leaves out those that it does not have.
         seeds: The seeds of each task.
         rates: Learning rates to choose from, for each row and task. A single one is taken as it is.
         train: What trains a job.
@@ -87,9 +87,12 @@ def train_rows(
     tried = list(rates) if len(rates) > 1 else []  # there is nothing to choose from a single one
     known = {} if tried else dict.fromkeys(rates, math.nan)
     plans = [
-        _Plan(task, label, row, [*tried], list(seeds[task]), {**known}) for task in seeds for label, row in rows.items()
+        _Plan(task, label, row, [*tried], list(seeds[task]), {**known})
+        for task in seeds
+        for label, row in rows.items()
+        if label not in ROWS or not TASKS[task].rows or label in TASKS[task].rows
     ]
-    jobs = len(plans) * len(tried) + sum(map(len, seeds.values())) * len(rows)
+    jobs = sum(len(tried) + len(plan.seeds) for plan in plans)
     begun, failures = 0, []
     running: dict[Future[Mapping[str, float]], tuple[_Plan, int, float]] = {}
     while True:

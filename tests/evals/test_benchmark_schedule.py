@@ -60,3 +60,18 @@ def test_a_learning_rate_without_a_result_is_not_chosen() -> None:
         begun, failures, told = trained(workers, fails=("A", (0.1,)))
         assert not failures and "har: A, learning rate 0.1 is not chosen: A on har: no" in told
         assert sorted((seed, rate) for label, seed, rate in begun if label == "A" and seed < 6) == [(1, 0.3), (2, 0.3)]
+
+
+def test_a_task_with_rows_of_its_own_has_these_and_anybodys() -> None:
+    rows = {"FedProto": Row("fedproto", "one"), "HeteroFL": Row("heterofl", "one"), "mine": Row("mine", "your own")}
+    begun: list[tuple[str, str]] = []
+
+    def train(task: str, label: str, row: Row, seed: int, rate: float) -> Mapping[str, float]:
+        begun.append((task, label))
+        return {"own %": 1.0}
+
+    told: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        train_rows(rows, {"har": [1], "chars": [1]}, [0.1], train, pool, 1, told.append)
+    assert begun == [("har", label) for label in rows] + [("chars", "FedProto"), ("chars", "mine")]
+    assert told[0].endswith("job 1 of 5")
