@@ -64,9 +64,10 @@ class DSFLAggregator(LogitsExchangeAggregator):
         p = self.params
         return [{"loss": "probabilities", "epochs": p.epochs, "batch_size": p.batch_size, "told": True}]
 
-    def answer_rows(self, round: int) -> Tensor:
-        """Draw o_r, another subset in each round."""
-        return self.drawn(round, self.params.samples)
+    def answer_limit(self) -> int:
+        """Return the size of o_r."""
+        samples: int = self.params.samples
+        return samples
 
     def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
         """Step 4, ERA, and step 6 for the server's model: both learn the sharpened mean probabilities."""

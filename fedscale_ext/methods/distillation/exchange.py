@@ -11,6 +11,7 @@ BatchNorm's statistics, like all else, are a client's own.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.method import (
+    Cost,
     Population,
     State,
     Task,
@@ -35,7 +37,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
     """Base of methods whose clients keep their models and exchange logits of public samples.
 
     Subclasses say what clients do with public samples (:meth:`phases`), of which samples they report logits
-    (:meth:`answer_rows`), and what all clients learn from next (:meth:`next_target`).
+    (:meth:`answer_limit`), and what all clients learn from next (:meth:`next_target`).
     """
 
     def init_state(self, population: Population, task: Task) -> None:
@@ -55,9 +57,9 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
         """Return the fields of a client's configuration that its own training sets instead of the job's keys."""
         return {}
 
-    def answer_rows(self, round: int) -> Tensor:
-        """Rows of the public samples whose logits clients report, int64 [rows]; all by default."""
-        return torch.arange(len(self.public.x))
+    def answer_limit(self) -> int | None:
+        """Most public samples whose logits clients report in a round, drawn anew in each; None: all of them."""
+        return None
 
     @abstractmethod
     def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
@@ -72,6 +74,15 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
             The target of these rows, [n, classes].
 
         """
+
+    def smallest_cost(self) -> Cost:
+        """Training the smallest type's model, and exchanging logits: the target down, the client's own up."""
+        rows = min(self.answer_limit() or self.config.job.public_samples, self.config.job.public_samples)
+        return replace(super().smallest_cost(), bytes=rows * self._row_bytes)
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.task.num_classes * torch.float32.itemsize
 
     # ---- the round ----
 
@@ -106,7 +117,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
             trained=sum(each["epochs"] * (len(target) if each["told"] else everything) for each in phases),
             passed=len(rows),
             bytes=target.nbytes + (self._download if first else 0),
-            upload=len(rows) * self.task.num_classes * target.itemsize,
+            upload=len(rows) * self._row_bytes,
         )
 
     @property
@@ -129,11 +140,12 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
         for update in updates:
             self.downloaded[update.client - 1] = True
 
-    def drawn(self, round: int, limit: int) -> Tensor:
-        """Draw at most ``limit`` public samples for a round: rows int64 [rows], rising."""
-        count = len(self.public.x)
-        rows = stream(self.seed, round, "public samples").permutation(count)[: min(limit, count)]
-        return torch.from_numpy(np.sort(rows))
+    def answer_rows(self, round: int) -> Tensor:
+        """Return the rows of the public samples whose logits clients report in a round, int64 [rows], rising."""
+        count, limit = len(self.public.x), self.answer_limit()
+        if limit is None:
+            return torch.arange(count)
+        return torch.from_numpy(np.sort(stream(self.seed, round, "public samples").permutation(count)[:limit]))
 
     def usual(self, *, first: bool) -> list[WorkItem]:
         """Work items of a round of all clients; newcomers also get the public samples."""

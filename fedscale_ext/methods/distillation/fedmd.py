@@ -73,9 +73,10 @@ class FedMDAggregator(LogitsExchangeAggregator):
         """Train for ``private_epochs`` in a client's first round."""
         return {"local_epochs": self.params.private_epochs} if first and self.params.private_epochs else {}
 
-    def answer_rows(self, round: int) -> Tensor:
-        """Draw another subset of the public samples in each round."""
-        return self.drawn(round, self.params.samples)
+    def answer_limit(self) -> int:
+        """Return the size of a round's subset of the public samples."""
+        samples: int = self.params.samples
+        return samples
 
     def next_target(self, round: int, rows: Tensor, logits: Tensor) -> Tensor:
         """The consensus: the mean of the clients' logits (Algorithm 1, Aggregate)."""

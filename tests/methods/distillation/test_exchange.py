@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from fedscale_ext import models
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.distillation.public_models import SERVER
 from fedscale_ext.server.announcements import ModelChoice
+from fedscale_ext.server.eligibility import weakest_cost
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.tasks.client_tensors import ClientState
@@ -57,6 +59,16 @@ def test_traffic_is_public_samples_once_and_logits(method: str, tmp_path: Path) 
     later = {item.client: item for item in play(found, 2)}
     assert {found.traffic(later[client]) for client in (1, 2, 4)} == {logits}
     assert {found.traffic(later[client]) for client in (3, 5, 6)} == {logits + public}
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_a_deadline_counts_the_logits_of_a_later_round(method: str, tmp_path: Path) -> None:
+    found = made(method, tmp_path, public_samples=PUBLIC, **QUICK[method])
+    play(found, 1)
+    (later,) = play(found, 2, [1])
+    cost = weakest_cost(found)
+    assert cost.bytes == found.traffic(later) == found.uploaded(later)
+    assert cost.training_macs == models.cost(found.smallest_spec()).training_macs
 
 
 @pytest.mark.parametrize("method", QUICK)
