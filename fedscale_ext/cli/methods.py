@@ -94,16 +94,40 @@ def show(
     if (log_dir / PLOT).is_file():
         print(f"picture: {log_dir / PLOT}")
     if len(rows) > 1:
-        print(f"train its largest model elsewhere, on the same devices: {_largest_model_settings(log_dir, summary)}")
+        print(_elsewhere(log_dir, summary))
 
 
-def _largest_model_settings(log_dir: Path, summary: dict[str, Any]) -> str:
-    """The settings that give another job the largest model by MACs."""
-    config, largest = summary["config"], max(summary["models"], key=lambda model: model["cost"]["forward_macs"])
-    devices = config.get("capacity_model") or config["model"]
-    return shlex.join(
-        ["--set", f"model={log_dir / 'models' / largest['key']}.json", "--set", f"capacity_model={devices}"]
-    )
+def _elsewhere(log_dir: Path, summary: dict[str, Any]) -> str:
+    """Say by which settings another job trains the largest model, if possible on devices that afford the same."""
+    largest = max(summary["models"], key=lambda model: model["cost"]["forward_macs"])
+    settings, weakest = ["--set", f"model={log_dir / 'models' / largest['key']}.json"], _weakest_model(log_dir, summary)
+    if weakest is None:
+        return f"train its largest model elsewhere: {shlex.join(settings)}"
+    settings += ["--set", f"capacity_model={weakest}"]
+    return f"train its largest model elsewhere, on the same devices: {shlex.join(settings)}"
+
+
+def _weakest_model(log_dir: Path, summary: dict[str, Any]) -> str | None:
+    """The ``capacity_model`` that gives another job's devices the same capacities; None if no model is known to.
+
+    Without that key, it is the model that the weakest device affords. No model is, where the deadline is one's own, or
+    counts what the method sends instead of models.
+    """
+    from fedscale_ext.config.methods import method_class, method_names
+    from fedscale_ext.report.loading import load_job
+    from fedscale_ext.server.method_traits import MethodTraits
+
+    config, method = summary["config"], summary["method"]
+    if config.get("capacity_model"):
+        return str(config["capacity_model"])
+    affords = load_job(log_dir).affords
+    if affords is None or method not in method_names():
+        return None
+    traits: type[MethodTraits] = method_class(method)
+    if not traits.exchanges_models:
+        return None
+    fits = [model["key"] for model in summary["models"] if model["cost"]["forward_macs"] == affords[0]]
+    return str(log_dir / "models" / f"{fits[0]}.json") if fits else None
 
 
 @app.command()

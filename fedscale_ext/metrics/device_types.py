@@ -40,18 +40,21 @@ def device_type_figures(
     first: Participation | None = None,
     opening: Participation | None = None,
     kept_share: np.ndarray | None = None,
+    tested: Sequence[RoundRecord] | None = None,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
     ``type_of_client`` int64 [clients] has the index in ``names`` of each client's type. ``first`` is what a client's
     first round takes, where that differs from ``usual``; ``opening`` what it takes in round 1 of the job, where that
     differs from ``first``. ``kept_share`` float64 [clients] is the part of the model that
-    a client holds in the end, for methods that keep parts of one model.
+    a client holds in the end, for methods that keep parts of one model. ``tested`` are the rounds whose tests count, by
+    default all that have one.
 
     Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's
     upload, times the rounds. ``traffic_mb`` counts both directions of all participants.
     """
-    tested = [record for record in records if record.evaluation is not None]
+    if tested is None:
+        tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, type_of_client, len(names))
     mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
     first = first or usual

@@ -25,6 +25,7 @@ from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, stor
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
+from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.util.commit import commit
 from fedscale_ext.util.package import VERSION
 
@@ -206,7 +207,7 @@ def _converged_round(config: Mapping[str, Any], records: Sequence[RoundRecord]) 
     """By the rule of ``stop_gain``; None where it is not asked for, or did not come true."""
     if config.get("stop_gain") is None:
         return None
-    seen = mean_accuracies(records)
+    seen = mean_accuracies(scheduled(records, config["eval_interval"], config.get("eval_macs")))
     return converged_round(seen, config["stop_gain"], config["stop_patience"], config["stop_unit"])
 
 

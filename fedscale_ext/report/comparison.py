@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.report.arms import Arm, pooled, short
+from fedscale_ext.report.courses import mean_course
 from fedscale_ext.report.devices import DeviceClasses, device_classes
 from fedscale_ext.report.figures import BY_KEY
 from fedscale_ext.report.loading import LoadedJob
@@ -90,16 +91,17 @@ def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
     any_line = False
     for index, arm in enumerate(arms):
         lines = [_line(job, by, divisor) for job in arm.jobs]
-        points = min(len(line) for line in lines)
-        if not points:
+        if not all(lines):
+            continue
+        x, mean, spread = mean_course(lines, ended=all(job.finished for job in arm.jobs))
+        if not len(x):
             continue
         any_line = True
-        x, y = np.array([line[:points] for line in lines]).transpose(2, 0, 1)
-        mark = "o" if points < 2 else None
-        axis.plot(x.mean(0), y.mean(0), linewidth=2, marker=mark, label=short(arm.label), **style(index))
+        mark = "o" if len(x) < 2 else None
+        axis.plot(x, mean, linewidth=2, marker=mark, label=short(arm.label), **style(index))
         if len(lines) > 1:
-            low, high = (np.clip(y.mean(0) + sign * y.std(0, ddof=1), 0, 1) for sign in (-1, 1))
-            axis.fill_between(x.mean(0), low, high, color=style(index)["color"], alpha=0.15, linewidth=0)
+            low, high = np.clip(mean - spread, 0, 1), np.clip(mean + spread, 0, 1)
+            axis.fill_between(x, low, high, color=style(index)["color"], alpha=0.15, linewidth=0)
     if not any_line:
         return nothing(axis, "no client was tested")
     axis.set_xlabel({"rounds": "round", "time": f"virtual time ({unit})", "macs": "MACs of all clients"}[by],

@@ -24,7 +24,8 @@ from fedscale_ext.util.package import VERSION
 _CAPTIONS = {
     **dict.fromkeys(
         ("accuracy_rounds", "accuracy_time", "accuracy_macs"),
-        "Mean over clients; with several seeds their mean, and a band of one standard deviation.",
+        "Mean over clients; with several seeds their mean, and a band of one standard deviation. A seed that ended "
+        "earlier keeps its last accuracy.",
     ),
     "clients_box": "Box: middle half of the clients; bar: median; diamond: mean; line: 5th to 95th percentile; "
     "points: worst and best. All seeds' clients together.",

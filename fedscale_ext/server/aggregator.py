@@ -21,6 +21,7 @@ from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.metrics.chain import MEASURED, MODELS, json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
+from fedscale_ext.metrics.scheduled_tests import evaluation_is_due
 from fedscale_ext.metrics.summary import floors, job_header
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_from_groups
@@ -38,7 +39,7 @@ from fedscale_ext.server.records import JobRecords, JobResult
 from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful, collected
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
-from fedscale_ext.server.stopping import budget_spent, converged, evaluation_is_due
+from fedscale_ext.server.stopping import budget_spent, converged
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.util import full_disk
@@ -98,7 +99,7 @@ class MultiModelAggregator(MethodHooks):
             with self.watch("evaluate"):
                 may_be_last = last or self.config.job.stop_gain is not None
                 record.evaluation = self.dispatcher.evaluate(round, may_be_last and self._has_classes)
-            reason = reason or converged(self.config.job, [*self.history, record])
+            reason = reason or converged(self.config.job, self.args.eval_interval, [*self.history, record])
             last = last or reason is not None
         if last:
             self.evaluate_at_the_end(record)
@@ -238,7 +239,8 @@ class MultiModelAggregator(MethodHooks):
 
     def _over_before_it_began(self) -> str | None:
         """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
-        stopped = converged(self.config.job, self.history) or budget_spent(self.config.job, self.spent_macs)
+        job = self.config.job
+        stopped = converged(job, self.args.eval_interval, self.history) or budget_spent(job, self.spent_macs)
         if self.privacy is not None:
             self.notice(self.privacy.announcement(self.args.rounds))
             stopped = stopped or self.privacy.spent()
@@ -367,7 +369,7 @@ class MultiModelAggregator(MethodHooks):
         """Write and announce the job's results; returns the summary."""
         # only now: a checkpoint has the notices before it, and the job may be resumed for more rounds
         end = end_notice(self.history, self.records.header["floor"], self.config)
-        for sentence in filter(None, (untrained_notice(self.history), end)):
+        for sentence in filter(None, (untrained_notice(type(self), self.history), end)):
             self.notice(sentence)
         result = JobResult(
             history=self.history,

@@ -14,6 +14,7 @@ from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.population.population import Population
+from fedscale_ext.server.method_traits import MethodTraits, untrained_sentence
 from fedscale_ext.transport.unit_retries import fault_summary
 
 _NAMED = 20  # clients that a notice names; the log has all
@@ -63,7 +64,7 @@ def round_event(record: RoundRecord, rounds: int, phase: str) -> dict[str, Any]:
     }
 
 
-def untrained_notice(history: Sequence[RoundRecord]) -> str | None:
+def untrained_notice(method: type[MethodTraits], history: Sequence[RoundRecord]) -> str | None:
     """Return a notice about clients with personal models that are tested without having trained; None for none."""
     evaluation = history[-1].evaluation if history else None
     if evaluation is None or not any(map(is_personal, evaluation.serve)):
@@ -73,10 +74,7 @@ def untrained_notice(history: Sequence[RoundRecord]) -> str | None:
     untrained = len(set(tested.tolist()) - trained)
     if not untrained:
         return None
-    return (
-        f"{untrained:,} of {len(tested):,} tested clients never trained: what they keep of their models has its "
-        "initial weights"
-    )
+    return f"{untrained:,} of {len(tested):,} tested clients never trained: {untrained_sentence(method, many=True)}"
 
 
 def faults_notice(

@@ -18,6 +18,7 @@ from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.types import RoundRecord, State, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
+from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.server.announcements import ModelChoice, assignment_sentence, weak_notice
 from fedscale_ext.server.deadline import DeadlineNotices
@@ -131,6 +132,10 @@ class MethodTools(MethodTraits, Coordinator):
         if device.type != "cpu":
             self.notice("what the method trains on the server runs on the GPU")
         return device
+
+    def scheduled_tests(self) -> list[RoundRecord]:
+        """The rounds so far whose test of all clients the settings ask for: those of a job that was never resumed."""
+        return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs)
 
     @property
     def static_statistics(self) -> bool:

@@ -61,6 +61,10 @@ class MethodTraits:
     #: Whether clients and server exchange the models that clients train.
     exchanges_models: ClassVar[bool] = True
 
+    #: Whether clients that keep something of their models keep weights. If not, as with masks, they are served the
+    #: server's weights.
+    keeps_weights: ClassVar[bool] = True
+
     #: Whether BatchNorm's statistics are re-estimated before models are tested, unless the configuration says.
     measures_statistics: ClassVar[bool] = False
 
@@ -72,6 +76,13 @@ class MethodTraits:
 
     #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
     prox_param: ClassVar[str] = ""
+
+
+def untrained_sentence(method: type[MethodTraits], many: bool) -> str:
+    """Say what clients that never trained are served, if each client is served a model of its own."""
+    if not method.keeps_weights:
+        return f"{'they are' if many else 'it is'} served the global model's weights"
+    return f"what {'they keep of their models' if many else 'it keeps of its model'} has its initial weights"
 
 
 def exclusion(method: type, feature: Feature) -> str | None:

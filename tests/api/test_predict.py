@@ -251,10 +251,19 @@ def test_a_client_that_is_not_there_is_one_sentence(job: LoadedJob) -> None:
         next(predict(replace(job, finished=False), job.clients.names[0], np.zeros((1, 28, 28), np.uint8)))  # type: ignore[union-attr,index]
 
 
-def test_a_client_that_never_trained_is_named(job_file: Path) -> None:
-    job, x = trained(job_file, method="local", rounds=1, num_participants=2), np.zeros((1, 28, 28), np.uint8)
+@pytest.mark.parametrize(
+    ("method", "served"),
+    [
+        ("local", "what it keeps of its model has its initial weights"),
+        ("hermes", "it is served the global model's weights"),
+        ("lotteryfl", "it is served the global model's weights"),
+        ("fedskel", "what it keeps of its model has its initial weights"),
+    ],
+)
+def test_a_client_that_never_trained_is_named(job_file: Path, method: str, served: str) -> None:
+    job, x = trained(job_file, method=method, rounds=1, num_participants=2), np.zeros((1, 28, 28), np.uint8)
     assert job.clients is not None and job.clients.names and len(job.records[0].participants) == 2
-    says = "never trained: what it keeps of its model has its initial weights"
+    says = f"never trained: {served}"
     for number, name in enumerate(job.clients.names[:7], 1):
         notices: list[str] = []
         next(predict(job, name, x, notices.append))

@@ -14,6 +14,7 @@ import fedscale_ext
 from fedscale_ext.cli import methods
 from fedscale_ext.config import methods as registry
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.report.loading import load_job
 
 from .conftest import done
 
@@ -126,9 +127,29 @@ def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):
     assert lines[-2].endswith("growth.png")
     model, devices = shlex.split(lines[-1])[-3::2]
     assert model == f"model={done['log_dir']}/models/m1.json" and Path(model.removeprefix("model=")).is_file()
-    assert devices == f"capacity_model={done['config']['model']}"
+    assert devices == f"capacity_model={done['log_dir']}/models/m0.json"
     alone = fedscale_ext.run(job_file, rounds=1, job_name="alone")
     assert call("methods", "show", alone["log_dir"])[1].startswith("fedavg, 1 round, 1 model\n")
+
+
+@pytest.mark.parametrize("given", [{}, {"capacity_model": "cnn_small"}, {"deadline_s": 1000.0}])
+def test_the_largest_model_elsewhere_meets_the_same_devices(call, state, job_file, given):
+    keys = {"rounds": 1, "model": "nasbench201_base", **given}
+    widths = fedscale_ext.run(job_file, method="heterofl", job_name="widths", **keys)
+    line = call("methods", "show", widths["log_dir"])[1].splitlines()[-1]
+    settings = dict(setting.split("=", 1) for setting in shlex.split(line.split(": ", 1)[1])[1::2])
+    assert ("on the same devices" in line) is ("capacity_model" in settings) is ("deadline_s" not in given)
+    if "capacity_model" in settings:
+        again = fedscale_ext.run(job_file, job_name="again", **{**keys, **settings})
+        theirs, ours = (load_job(Path(each["log_dir"])).affords for each in (widths, again))
+        assert theirs == ours
+
+
+def test_models_that_never_travel_say_nothing_of_the_devices_elsewhere(call, state, job_file):
+    types = {"fd.types": ["cnn_small", "lenet_6k"], "fd.ranges": ["1-3", "4-7"]}
+    done = fedscale_ext.run(job_file, method="fd", rounds=1, model="cnn_small", **types)
+    line = call("methods", "show", done["log_dir"])[1].splitlines()[-1]
+    assert line.startswith("train its largest model elsewhere: --set ") and "capacity_model" not in line
 
 
 def test_show_of_what_is_no_job_is_one_sentence(call, state, tmp_path):

@@ -34,6 +34,20 @@ def test_a_converged_job_that_is_resumed_trains_no_further(job_file: Path) -> No
         fedscale_ext.run(job_file, **{**KEYS, "stop_patience": 4}, resume=True)
 
 
+@pytest.mark.parametrize("unit", ["evaluations", "rounds"])
+def test_a_job_that_is_resumed_for_more_rounds_ends_where_an_undisturbed_one_does(job_file: Path, unit: str) -> None:
+    types = {"local.types": ["cnn_small", "lenet_6k"], "local.ranges": ["1-3", "4-7"]}
+    keys = {**KEYS, **types, "method": "local", "eval_interval": 3, "stop_unit": unit,
+            "stop_patience": 2 if unit == "evaluations" else 5}  # fmt: skip
+    whole = fedscale_ext.run(job_file, **{**keys, "rounds": 9}, job_name="whole")
+    first = fedscale_ext.run(job_file, **{**keys, "rounds": 5}, job_name="resumed")
+    assert first["rounds"] == 5 and first["stopped"] is None  # its last test is none that the settings ask for
+    resumed = fedscale_ext.run(job_file, **{**keys, "rounds": 9}, job_name="resumed", resume=True)
+    ends = ("rounds", "stopped", "converged_round", "results", "accuracy", "cost")
+    assert {key: resumed[key] for key in ends} == {key: whole[key] for key in ends}
+    assert whole["rounds"] == whole["converged_round"] == 6
+
+
 def test_evaluations_may_be_counted_instead_of_rounds(job_file: Path) -> None:
     keys = {**KEYS, "eval_interval": 2, "rounds": 8, "stop_unit": "evaluations"}  # in rounds 1, 2, 4, 6, 8
     found = fedscale_ext.run(job_file, **keys)

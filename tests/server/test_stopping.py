@@ -5,11 +5,26 @@ from typing import Any
 
 import pytest
 
-from fedscale_ext.server.stopping import budget_spent, converged, evaluation_is_due
+from fedscale_ext.server.stopping import budget_spent, converged
 
 
 def job(**keys: Any) -> Any:
-    return Namespace(**{"stop_macs": None, "stop_gain": None, "stop_patience": 2, "stop_unit": "evaluations", **keys})
+    usual = {"stop_macs": None, "stop_gain": None, "stop_patience": 2, "stop_unit": "evaluations", "eval_macs": None}
+    return Namespace(**{**usual, **keys})
+
+
+def records_of(rounds: dict[int, float]) -> list[Any]:
+    """Records of rounds whose tests gave these accuracies."""
+    return [Namespace(round=round, evaluation=value, participants=[1], training_macs=1.0)
+            for round, value in rounds.items()]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def accuracies_are_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "fedscale_ext.server.stopping.mean_accuracies",
+        lambda records: [(record.round, record.evaluation) for record in records],
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,22 +44,19 @@ def test_a_spent_budget_ends_a_job(budget: float | None, spent: float, sentence:
     ("gain", "accuracies", "ends"),
     [(None, [0.5, 0.5, 0.5], False), (0.01, [0.3, 0.4, 0.5], False), (0.01, [0.5, 0.505, 0.504], True)],
 )
-def test_an_accuracy_that_rises_no_more_ends_a_job(
-    gain: float | None, accuracies: list[float], ends: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = list(enumerate(accuracies, start=1))
-    monkeypatch.setattr("fedscale_ext.server.stopping.mean_accuracies", lambda history: seen if history else [])
-    found = converged(job(stop_gain=gain), [object()])  # type: ignore[list-item]
+def test_an_accuracy_that_rises_no_more_ends_a_job(gain: float | None, accuracies: list[float], ends: bool) -> None:
+    found = converged(job(stop_gain=gain), 1, records_of(dict(enumerate(accuracies, start=1))))
     assert found == ("accuracy rose by no more than 0.01 over 2 evaluations" if ends else None)
-    assert converged(job(stop_gain=gain), []) is None
+    assert converged(job(stop_gain=gain), 1, []) is None
 
 
-@pytest.mark.parametrize(
-    ("round", "every_macs", "spent", "is_due"),
-    [(1, None, 0.0, True), (2, None, 1e9, False), (5, None, 1e9, True), (2, 4e9, 3.5e9, True), (2, 4e9, 2e9, False)],
-)
-def test_a_evaluation_is_due_by_rounds_or_by_macs(
-    round: int, every_macs: float | None, spent: float, is_due: bool
-) -> None:
-    record: Any = Namespace(round=round, training_macs=1e9)
-    assert evaluation_is_due(5, every_macs, record, spent) is is_due
+@pytest.mark.parametrize("unit", ["evaluations", "rounds"])
+def test_the_test_of_a_last_round_that_a_resumed_job_went_beyond_counts_for_nothing(unit: str) -> None:
+    undisturbed = {1: 0.1, 3: 0.2, 6: 0.3, 9: 0.301}
+    for extra in ({}, {5: 0.5}, {5: 0.2, 7: 0.3, 8: 0.3}):
+        records = records_of(dict(sorted({**undisturbed, **extra}.items())))
+        for rounds in range(len(records) + 1):
+            known = records[:rounds]
+            asked = job(stop_gain=0.01, stop_unit=unit, stop_patience=1 if unit == "evaluations" else 3)
+            ends = bool(known) and known[-1].round == 9
+            assert (converged(asked, 3, known) is not None) is ends

@@ -209,7 +209,7 @@ class FedTransAggregator(MultiModelAggregator):
             docs = [model_transformer.degree_of_convergence(losses, p.gamma, p.delta) for losses in self.losses]
             if all(doc is not None and doc <= p.beta for doc in docs):
                 return "no model can grow further and all have converged"
-        if p.stop == "accuracy" and stalled(mean_accuracies(self.history), round, p.stop_gain, p.stop_rounds):
+        if p.stop == "accuracy" and stalled(mean_accuracies(self.scheduled_tests()), round, p.stop_gain, p.stop_rounds):
             return f"accuracy rose by no more than {p.stop_gain:g} over {p.stop_rounds} rounds"
         return None
 

@@ -154,6 +154,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     Params: ClassVar[type] = LotteryFLParams
     Executor: ClassVar[type] = LotteryExecutor
     reduces: ClassVar[bool] = False
+    keeps_weights: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from masked or initial weights"),
     )

@@ -95,6 +95,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     starts_at_target: bool = False
 
     reduces: ClassVar[bool] = False
+    keeps_weights: ClassVar[bool] = False
     measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients
