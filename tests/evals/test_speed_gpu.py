@@ -157,7 +157,7 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),
              cohort("100", 4.0), cohort("256", 5.12, 256), {**whole, "whole_s": 700.0}]  # fmt: skip
     text = page(lines)
-    assert "400 writers are drawn." in text and "each of the mean seconds: 700 s." in text
+    assert "400 writers are drawn." in text and "at the mean seconds per round: 700 s." in text
     assert "| 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
     assert "that hold: 1 of 2." in text and "| 1.0e-04 | 1e-02 | yes |" in text and "**no**" in text
     assert "float32, 8 times the plain loop: 10 times. The goal is met." in text

@@ -53,8 +53,8 @@ def _per_client(lines: Lines, model: str, row: str, precision: str) -> float | N
 def _machine(line: dict[str, Any]) -> str:
     return (
         f"{line['device']}, {line['processor']}, {line['cores']} cores, torch {line['torch']}, CUDA {line['cuda']}; "
-        f"{line['date']}, {line['seconds']:.0f} s at most. All data are generated; TF32 as torch has it, on in float32 "
-        "convolutions, but in the checks that say otherwise."
+        f"{line['date']}, {line['seconds']:.0f} s at most. All data are generated. TF32 is on in float32 convolutions, "
+        "torch's default, except in checks that say otherwise."
     )
 
 
@@ -88,8 +88,9 @@ def _correctness(lines: Lines) -> list[str]:
         for line in lines
     )  # fmt: skip
     return [
-        "The norm of the difference over that of what training changed, the largest of three clients after five steps; "
-        "of what they made for server steps. `correctness.py` gives the reasons of the tolerances.",
+        "Distances are norms of the difference, relative to the norm of the change by training: the largest of three "
+        "clients after five steps. For server steps they are relative to the result. `correctness.py` gives reasons "
+        "for the tolerances.",
         "",
         *_table(("these agree", "model", "precision", "distance", "tolerance", "holds"), rows),
     ]
@@ -135,7 +136,7 @@ def _fedtrans(lines: Lines) -> list[str]:
         for models, stage in measured["stages"].items()
     )  # fmt: skip
     whole = (
-        f"2,000 rounds at the fastest growth, each of the mean seconds: {number(measured['whole_s'])} s."
+        f"2,000 rounds at the fastest growth, at the mean seconds per round: {number(measured['whole_s'])} s."
         if "whole_s" in measured
         else ""
     )
