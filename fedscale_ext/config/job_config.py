@@ -234,6 +234,8 @@ def make_config(
             job_keys[key] = or_none(expanded(key, value))
         elif key in actions:
             fedscale_keys[key] = value
+        elif key in ClusterKeys.model_fields:
+            raise UserError(f"{where(key)}: {key} is no job_conf key; write it beside job_conf, at the left edge")
         else:
             raise UserError(
                 f"{where(key)}: unknown job_conf key {key!r}{did_you_mean(key, [*JobKeys.model_fields, *actions])}"

@@ -240,6 +240,12 @@ def test_what_is_wrong_on_the_command_line_is_said_of_it() -> None:
             load_config("quickstart", [override])
 
 
+def test_a_top_level_key_among_the_jobs_keys_is_told_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path, "job_conf:\n  - worker_ips: ['localhost:[1]']\n")
+    with pytest.raises(UserError, match=": worker_ips is no job_conf key; write it beside job_conf, at the left"):
+        load_config(path)
+
+
 def test_an_entry_of_an_earlier_release_is_told_its_new_name() -> None:
     with pytest.raises(UserError, match=r"'methods/fedavg.py' is not .*; name entry/aggregator.py and entry/executor"):
         entry_path("fedscale_ext", "methods/fedavg.py")
