@@ -45,7 +45,7 @@ def write_job(
     flat = {"rounds": rounds if finished else 2 * rounds, "data_set": data_set, "model": "resnet18", "seed": seed,
             "method": method, "learning_rate": 0.05}  # fmt: skip
     job |= {"job_name": job_name or folder.name, "method": method, "seed": seed, "params": {}, **head}
-    job["config"] = {**flat, **(settings or {})}
+    job["config"] = {"eval_interval": 1, **flat, **(settings or {})}
     written = Recorder(folder, header=job, internals=False)
     history = records(rounds, every=10)
     history[0].failed = failed or history[0].failed

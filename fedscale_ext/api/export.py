@@ -24,6 +24,7 @@ from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.types import is_personal, members
 from fedscale_ext.data.class_names import class_names
 from fedscale_ext.data.registry import known, normalisation
+from fedscale_ext.metrics.accuracy import without_mask
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.loading import LoadedJob
 
@@ -225,8 +226,8 @@ def _served(job: LoadedJob, key: str) -> list[int]:
 def _reached(job: LoadedJob, clients: Sequence[int]) -> float | None:
     if job.evaluation is None or not clients:
         return None
-    at = np.asarray(clients) - 1
-    return float(job.evaluation.correct[at].sum() / job.evaluation.count[at].sum())
+    evaluation, at = without_mask(job.evaluation) or job.evaluation, np.asarray(clients) - 1  # the file has no mask
+    return float(evaluation.correct[at].sum() / evaluation.count[at].sum())
 
 
 def _parts(inputs: np.ndarray) -> list[np.ndarray]:

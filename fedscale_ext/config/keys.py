@@ -177,8 +177,8 @@ class JobKeys(BaseModel):
     mask_test: bool = Field(
         False,
         description="Tests of clients set the logits of classes without training samples to zero, as HeteroFL's "
-        "public code does. Results also have the accuracy without this mask. Global models and "
-        "`test_on_all` are never masked.",
+        "public code does. Of equal logits, the lowest class counts. Results also have the accuracy without "
+        "this mask. Global models and `test_on_all` are never masked.",
     )
     bn_statistics: Literal["auto", "running", "federated"] = Field(
         "auto",

@@ -45,6 +45,8 @@ def choose(labels: np.ndarray, how: PublicDraw, seed: int, client: np.ndarray | 
     for label in _turns(waiting, how, rng):
         row = waiting[label].popleft()
         if spare is not None and client is not None:
+            while not spare[client[row]] and waiting[label]:  # a class does not lose its turn to such a client
+                row = waiting[label].popleft()
             if not spare[client[row]]:
                 continue
             spare[client[row]] -= 1

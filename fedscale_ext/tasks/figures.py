@@ -105,8 +105,11 @@ def tested_clients(
 
 
 def ranked(logits: Tensor) -> Tensor:
-    """Return the classes of the five largest logits of each sample, the largest first, int64 [samples, up to 5]."""
-    return logits.topk(min(5, logits.shape[1]), dim=1).indices
+    """Return the classes of the five largest logits of each sample, the largest first, int64 [samples, up to 5].
+
+    Of equal logits, as ``mask_test`` makes them, the lowest class comes first.
+    """
+    return logits.sort(dim=1, descending=True, stable=True).indices[:, :5]
 
 
 def classes_present(data: DataSet, clients: Sequence[int]) -> Tensor:

@@ -55,6 +55,16 @@ def opened(folder: Path, **more: object) -> DataSet:
     return open_data_set(folder, "femnist", seed=4, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("samples", [20, 40, 80])
+def test_a_class_that_many_clients_cannot_spare_is_taken_from_those_who_can(samples: int) -> None:
+    """300 clients have one sample of class 0 alone; ten others have ten of each class."""
+    labels = np.concatenate([np.zeros(300, np.int64), np.tile(np.repeat(np.arange(4), 10), 10)])
+    client = np.concatenate([np.arange(300), 300 + np.repeat(np.arange(10), 40)])
+    rows = choose(labels, PublicDraw(samples), 1, client)
+    assert np.bincount(labels[rows]).tolist() == [samples // 4] * 4
+    assert (client[rows] >= 300).all() and (np.bincount(client[rows]) <= 20).all()
+
+
 def test_public_samples_are_no_client_s(tiny_femnist: Path) -> None:
     data, before = opened(tiny_femnist, public_draw=PublicDraw(12)), opened(tiny_femnist)
     public = set(data.public_rows.tolist())

@@ -44,7 +44,7 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
         ),
         ({"method": "fedmd", "public_samples": 4}, "a job of method fedmd lacks fedmd.types"),
         (
-            {"method": "fedmd", "fedmd.types": ["cnn_small", "resnet18"], "public_samples": 4, "deadline_s": 30.0},
+            {"method": "fedmd", "fedmd.types": ["cnn_small", "resnet18"], "public_samples": 4, "deadline_s": 0.3},
             "no device affords type resnet18",
         ),
         ({"method": "heterofl", "heterofl.groups": [1, 2, 3, 4, 5]}, "heterofl.groups"),

@@ -18,7 +18,7 @@ from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import files, lines
 from fedscale_ext.models.files import configured_spec
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.server import checkpoint, hooks
+from fedscale_ext.server import checkpoint, method_tools
 from fedscale_ext.util.code_digest import code_digest
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
@@ -133,7 +133,7 @@ def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbe
 
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(job_file, rounds=1)
-    monkeypatch.setattr(hooks, "code_digest", lambda method: "another")
+    monkeypatch.setattr(method_tools, "code_digest", lambda method: "another")
     said = run(job_file, rounds=2, resume=True)
     assert any("torch or NumPy has changed since the checkpoint was written" in notice for notice in said)
     assert "; by then the code had changed" in (log_dir(job_file) / "summary.md").read_text()

@@ -16,7 +16,7 @@ from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.tasks import figures as measures
 from fedscale_ext.tasks.evaluate import Gathered
-from fedscale_ext.tasks.figures import COLUMNS, MASKED_COLUMNS, figures_section
+from fedscale_ext.tasks.figures import COLUMNS, MASKED_COLUMNS, figures_section, ranked
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport.unit_retries import Unit
 from fedscale_ext.transport.wire import WireError
@@ -41,11 +41,20 @@ def test_masked_figures_stand_beside_the_plain_ones(tiny_femnist: Path) -> None:
         for label in range(data.num_classes):
             if label not in present:
                 logits[:, label] = 0.0  # zero, not minus infinity: the class may still be predicted
-        top5 = (logits.topk(5, dim=1).indices == y[:, None]).any(1).sum()
+        order = np.lexsort((np.tile(np.arange(data.num_classes), (len(y), 1)), -logits.numpy()))  # ties: the lowest
+        top5 = (torch.from_numpy(order[:, :5]) == y[:, None]).any(1).sum()
         expected = [(logits.argmax(1) == y).sum(), top5, functional.cross_entropy(logits, y, reduction="sum")]
         assert figures[3:] == pytest.approx([float(value) for value in expected], rel=1e-5)
         differ += int(figures[5] != figures[2])
     assert differ == len(clients)
+
+
+def test_of_equal_logits_the_lowest_class_counts() -> None:
+    logits = torch.tensor([[0.0, -0.08, 0, 0, 0, 0, -0.77, 0], [0, 1, 0, 1, 0, 0, 0, 2]])
+    assert ranked(logits).tolist() == [[0, 2, 3, 4, 5], [7, 1, 3, 0, 2]]
+    assert ranked(logits)[:, 0].tolist() == logits.argmax(1).tolist()
+    many = torch.zeros(300, 62)
+    assert (ranked(many) == torch.arange(5)).all() and (ranked(many[:1]) == torch.arange(5)).all()
 
 
 def test_clients_count_masked_and_global_models_plainly() -> None:

@@ -131,6 +131,7 @@ def test_stop_accuracy_after_rounds_without_gain() -> None:
         columns = (np.array([correct]), np.array([correct]), np.array([1.0]), np.array([1000]))
         record = object.__new__(RoundRecord)
         record.round, record.evaluation = round, Evaluation(round, ("m0",), *columns, {})
+        record.participants, record.training_macs = [1], 1.0
         return record
 
     one.history = [tested(10, 500), tested(20, 505)]
