@@ -14,7 +14,7 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.types import is_personal
 from fedscale_ext.data.inputs import read_inputs
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.server.method_traits import untrained_sentence
+from fedscale_ext.server.method_traits import untrained_weights
 
 _BATCH = 256
 COLUMNS = ("name", "label", "probability")
@@ -55,8 +55,8 @@ def predict(
     served = load_served_model(job, client)
     number = job.client_number(client)
     if notice is not None and is_personal(served.key) and not any(number in each.participants for each in job.records):
-        method = method_class(str(job.header["method"]))
-        notice(f"client {client} never trained: {untrained_sentence(method, many=False)}")
+        weights = untrained_weights(method_class(str(job.header["method"])))
+        notice(f"client {client} never trained: {weights}")
     samples_by_name = read_inputs(inputs, served.data_set, served.shape, notice)
     while part := list(islice(samples_by_name, _BATCH)):
         names, samples = zip(*part, strict=True)

@@ -94,10 +94,10 @@ def show(
     if (log_dir / PLOT).is_file():
         print(f"picture: {log_dir / PLOT}")
     if len(rows) > 1:
-        print(_elsewhere(log_dir, summary))
+        print(_settings_of_largest(log_dir, summary))
 
 
-def _elsewhere(log_dir: Path, summary: dict[str, Any]) -> str:
+def _settings_of_largest(log_dir: Path, summary: dict[str, Any]) -> str:
     """Say by which settings another job trains the largest model, if possible on devices that afford the same."""
     largest = max(summary["models"], key=lambda model: model["cost"]["forward_macs"])
     settings, weakest = ["--set", f"model={log_dir / 'models' / largest['key']}.json"], _weakest_model(log_dir, summary)
@@ -110,8 +110,8 @@ def _elsewhere(log_dir: Path, summary: dict[str, Any]) -> str:
 def _weakest_model(log_dir: Path, summary: dict[str, Any]) -> str | None:
     """The ``capacity_model`` that gives another job's devices the same capacities; None if no model is known to.
 
-    Without that key, it is the model that the weakest device affords. No model is, where the deadline is one's own, or
-    counts what the method sends instead of models.
+    Without that key, it is the model that the weakest device affords. There is none with a ``deadline_s``, nor for a
+    method whose clients exchange no models, as its deadline counts what they send.
     """
     from fedscale_ext.config.methods import method_class, method_names
     from fedscale_ext.report.loading import load_job

@@ -110,8 +110,13 @@ def _changed(about: Description, shape: Shape) -> str:
     return f", resized from {before} to {after}{turned.get((about.shape[0], shape[0]), '')}"
 
 
+def used_samples(samples: int, fraction: float) -> int:
+    """Return how many of the public samples ``public_fraction`` leaves."""
+    return max(1, round(fraction * samples))
+
+
 def _first(rows: np.ndarray, fraction: float) -> np.ndarray:
-    return rows[: max(1, round(fraction * len(rows)))]
+    return rows[: used_samples(len(rows), fraction)]
 
 
 def _check_apart(folder: Path, public: DataSet, rows: np.ndarray, data: DataSet) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 from fedscale_ext.method import MultiModelAggregator, WorkItem
 from fedscale_ext.metrics.device_types import Participation, device_type_figures
 from fedscale_ext.metrics.energy import joules
-from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.server.schedule import client_times
 
 
@@ -53,10 +52,10 @@ class ByTypeAggregator(MultiModelAggregator):
         items = self.usual(first=False), self.usual(first=True), self.opening()
         usual, first, opening = map(self._participation, items)
         shares = self.kept_share()
-        tested = scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs, last=True)
         figures = device_type_figures(
-            self.history, self.type_of, self.type_names(), usual, first, opening, shares, tested=tested
-        )
+            self.history, self.type_of, self.type_names(), usual, first, opening, shares,
+            tested=self.scheduled_tests(last=True),
+        )  # fmt: skip
         return figures if shares is None else {**figures, "kept_share": shares.tolist()}
 
     def _participation(self, items: Sequence[WorkItem]) -> Participation:

@@ -27,7 +27,7 @@ def evaluation_is_due(eval_interval: int, eval_macs: float | None, record: Round
 def scheduled(
     records: Sequence[RoundRecord], eval_interval: int, eval_macs: float | None, *, last: bool = False
 ) -> list[RoundRecord]:
-    """Return the rounds whose test the settings ask for, and those without participants, which are always tested.
+    """Return the rounds whose test the settings ask for.
 
     Args:
         records: All rounds from the first one on.
@@ -40,8 +40,8 @@ def scheduled(
     def chosen() -> Iterator[RoundRecord]:
         spent = 0.0
         for record in records:
-            due = evaluation_is_due(eval_interval, eval_macs, record, spent) or not record.participants
-            if record.evaluation is not None and (due or (last and record is records[-1])):
+            due = evaluation_is_due(eval_interval, eval_macs, record, spent) or (last and record is records[-1])
+            if due and record.evaluation is not None:
                 yield record
             spent += record.training_macs
 

@@ -91,11 +91,8 @@ class MultiModelAggregator(MethodHooks):
 
         reason = self._reason_to_stop(record)
         last = round == self.args.rounds or reason is not None
-        if (
-            last
-            or evaluation_is_due(self.args.eval_interval, self.config.job.eval_macs, record, self.spent_macs)
-            or not items
-        ):
+        due = evaluation_is_due(self.args.eval_interval, self.config.job.eval_macs, record, self.spent_macs)
+        if last or due or not items:
             with self.watch("evaluate"):
                 may_be_last = last or self.config.job.stop_gain is not None
                 record.evaluation = self.dispatcher.evaluate(round, may_be_last and self._has_classes)

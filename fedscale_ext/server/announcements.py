@@ -14,7 +14,7 @@ from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.method_traits import MethodTraits, untrained_sentence
+from fedscale_ext.server.method_traits import MethodTraits, untrained_weights
 from fedscale_ext.transport.unit_retries import fault_summary
 
 _NAMED = 20  # clients that a notice names; the log has all
@@ -74,7 +74,7 @@ def untrained_notice(method: type[MethodTraits], history: Sequence[RoundRecord])
     untrained = len(set(tested.tolist()) - trained)
     if not untrained:
         return None
-    return f"{untrained:,} of {len(tested):,} tested clients never trained: {untrained_sentence(method, many=True)}"
+    return f"{untrained:,} of {len(tested):,} tested clients never trained: {untrained_weights(method)}"
 
 
 def faults_notice(

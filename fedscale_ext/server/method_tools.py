@@ -133,9 +133,10 @@ class MethodTools(MethodTraits, Coordinator):
             self.notice("what the method trains on the server runs on the GPU")
         return device
 
-    def scheduled_tests(self) -> list[RoundRecord]:
-        """The rounds so far whose test of all clients the settings ask for: those of a job that was never resumed."""
-        return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs)
+    def scheduled_tests(self, *, last: bool = False) -> list[RoundRecord]:
+        """The rounds so far whose test of all clients the settings ask for, as in a job that was never resumed; with
+        ``last``, also the newest round if it was tested."""
+        return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs, last=last)
 
     @property
     def static_statistics(self) -> bool:

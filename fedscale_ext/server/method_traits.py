@@ -78,11 +78,11 @@ class MethodTraits:
     prox_param: ClassVar[str] = ""
 
 
-def untrained_sentence(method: type[MethodTraits], many: bool) -> str:
-    """Say what clients that never trained are served, if each client is served a model of its own."""
-    if not method.keeps_weights:
-        return f"{'they are' if many else 'it is'} served the global model's weights"
-    return f"what {'they keep of their models' if many else 'it keeps of its model'} has its initial weights"
+def untrained_weights(method: type[MethodTraits]) -> str:
+    """Say which weights clients are served that never trained, where each client is served a personal model."""
+    if method.keeps_weights:
+        return "what is kept of a personal model has its initial weights"
+    return "the weights are those of the global model"
 
 
 def exclusion(method: type, feature: Feature) -> str | None:

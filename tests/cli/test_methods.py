@@ -132,13 +132,13 @@ def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):
     assert call("methods", "show", alone["log_dir"])[1].startswith("fedavg, 1 round, 1 model\n")
 
 
-@pytest.mark.parametrize("given", [{}, {"capacity_model": "cnn_small"}, {"deadline_s": 1000.0}])
-def test_the_largest_model_elsewhere_meets_the_same_devices(call, state, job_file, given):
-    keys = {"rounds": 1, "model": "nasbench201_base", **given}
+@pytest.mark.parametrize("device_keys", [{}, {"capacity_model": "cnn_small"}, {"deadline_s": 1000.0}])
+def test_the_largest_model_elsewhere_meets_the_same_devices(call, state, job_file, device_keys):
+    keys = {"rounds": 1, "model": "nasbench201_base", **device_keys}
     widths = fedscale_ext.run(job_file, method="heterofl", job_name="widths", **keys)
     line = call("methods", "show", widths["log_dir"])[1].splitlines()[-1]
     settings = dict(setting.split("=", 1) for setting in shlex.split(line.split(": ", 1)[1])[1::2])
-    assert ("on the same devices" in line) is ("capacity_model" in settings) is ("deadline_s" not in given)
+    assert ("on the same devices" in line) is ("capacity_model" in settings) is ("deadline_s" not in device_keys)
     if "capacity_model" in settings:
         again = fedscale_ext.run(job_file, job_name="again", **{**keys, **settings})
         theirs, ours = (load_job(Path(each["log_dir"])).affords for each in (widths, again))

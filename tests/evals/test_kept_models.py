@@ -111,9 +111,10 @@ def test_a_repetition_that_succeeded_is_not_made_again_and_sides_take_turns() ->
 
 
 def test_only_methods_without_an_exchange_have_the_loop_alone() -> None:
-    made = command.parser(None, command.RECORD, ["local", "fedproto"], ["limit", "ours"], sides.SIDES).parse_args([])
-    made.pairs, made.repetitions = ["small"], 1
-    planned = [(method, side) for _, _, method, side in command.todo(made, [])]
+    parser = command.parser(None, command.RECORD, ["local", "fedproto"], ["limit", "ours"], sides.SIDES)
+    options = parser.parse_args([])
+    options.pairs, options.repetitions = ["small"], 1
+    planned = [(method, side) for _, _, method, side in command.todo(options, [])]
     assert planned == [("local", "limit"), ("local", "ours"), ("fedproto", "ours")]
 
 

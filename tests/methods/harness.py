@@ -67,6 +67,7 @@ def is_job_key(key: str) -> bool:
         "rounds",
         "initial_weights",
         "public_samples",
+        "public_fraction",
     )
 
 

@@ -22,7 +22,7 @@ def test_a_evaluation_is_due_by_rounds_or_by_macs(
 def records(*rounds: tuple[int, float, bool]) -> list[Any]:
     """Records of rounds by (round, MACs, whether it was tested)."""
     return [
-        Namespace(round=round, training_macs=macs, participants=[1], evaluation=object() if tested else None)
+        Namespace(round=round, training_macs=macs, evaluation=object() if tested else None)
         for round, macs, tested in rounds
     ]
 
@@ -36,9 +36,3 @@ def test_a_test_after_an_earlier_last_round_is_not_scheduled() -> None:
 def test_tests_by_macs_follow_what_all_rounds_spent() -> None:
     every = records((1, 2, True), (2, 2, True), (3, 2, True), (4, 2, True), (5, 2, True))
     assert [record.round for record in scheduled(every, 100, 4)] == [1, 2, 4]  # after 4 and 8 MACs
-
-
-def test_rounds_without_participants_are_always_tested() -> None:
-    every = records((1, 1, True), (2, 1, True))
-    every[1].participants = []
-    assert scheduled(every, 100, None) == every

@@ -15,7 +15,7 @@ def job(**keys: Any) -> Any:
 
 def records_of(rounds: dict[int, float]) -> list[Any]:
     """Records of rounds whose tests gave these accuracies."""
-    return [Namespace(round=round, evaluation=value, participants=[1], training_macs=1.0)
+    return [Namespace(round=round, evaluation=value, training_macs=1.0)
             for round, value in rounds.items()]  # fmt: skip
 
 

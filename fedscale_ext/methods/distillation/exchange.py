@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.data.public import used_samples
 from fedscale_ext.method import (
     Cost,
     Population,
@@ -77,8 +78,9 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
 
     def smallest_cost(self) -> Cost:
         """Training the smallest type's model, and exchanging logits: the target down, the client's own up."""
-        rows = min(self.answer_limit() or self.config.job.public_samples, self.config.job.public_samples)
-        return replace(super().smallest_cost(), bytes=rows * self._row_bytes)
+        job, limit = self.config.job, self.answer_limit()
+        public = used_samples(job.public_samples, job.public_fraction)
+        return replace(super().smallest_cost(), bytes=min(limit or public, public) * self._row_bytes)
 
     @property
     def _row_bytes(self) -> int:

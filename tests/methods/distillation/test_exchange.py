@@ -63,7 +63,7 @@ def test_traffic_is_public_samples_once_and_logits(method: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("method", QUICK)
 def test_a_deadline_counts_the_logits_of_a_later_round(method: str, tmp_path: Path) -> None:
-    found = made(method, tmp_path, public_samples=PUBLIC, **QUICK[method])
+    found = made(method, tmp_path, public_samples=2 * PUBLIC, public_fraction=0.5, **QUICK[method])
     play(found, 1)
     (later,) = play(found, 2, [1])
     cost = weakest_cost(found)

@@ -131,12 +131,14 @@ def test_stop_accuracy_after_rounds_without_gain() -> None:
         columns = (np.array([correct]), np.array([correct]), np.array([1.0]), np.array([1000]))
         record = object.__new__(RoundRecord)
         record.round, record.evaluation = round, Evaluation(round, ("m0",), *columns, {})
-        record.participants, record.training_macs = [1], 1.0
+        record.training_macs = 1.0
         return record
 
     one.history = [tested(10, 500), tested(20, 505)]
     assert "0.01 over 10 rounds" in one.finished(21)
     assert one.finished(31) is None  # nothing was tested since
+    one.history.insert(1, tested(13, 600))  # the last round of a job that was resumed with more rounds
+    assert "0.01 over 10 rounds" in one.finished(21) and one.finished(24) == one.finished(21)
     short = made(stop="accuracy", stop_rounds=2)
     short.history = [tested(10, 500)]
     assert short.finished(15) is None

@@ -18,36 +18,36 @@ TYPES = ["single_exit_mlp", "cnn_small"]
 METHODS = ["local", "fedmd", "dsfl", "fedgems", "fedproto", "lgfedavg", "fd", "fml"]
 
 
-def made() -> Any:
+def local_training() -> Any:
     """The server of local training: nothing beside the base. Six clients, three of each type."""
     return server(method_class("local"), "local", types=TYPES, ranges=["1-3", "4-6"])
 
 
 def test_a_client_keeps_its_types_tensors_and_is_tested_on_them(tmp_path: Path) -> None:
-    found = made()
-    found.log_dir = tmp_path
-    (kept,) = found.client_tensors()
-    assert isinstance(kept, ClientState)
+    aggregator = local_training()
+    aggregator.log_dir = tmp_path
+    (client_models,) = aggregator.client_tensors()
+    assert isinstance(client_models, ClientState)
     for key in TYPES:
-        expected = floating_tensors(found.pool[key].state)
-        assert {name: tensor.shape for name, tensor in kept.template(key).items()} == {
+        expected = floating_tensors(aggregator.pool[key].state)
+        assert {name: tensor.shape for name, tensor in client_models.template(key).items()} == {
             name: tensor.shape for name, tensor in expected.items()
         }
-    plan = found.evaluation_plan()
+    plan = aggregator.evaluation_plan()
     assert plan.serve == [f"{TYPES[0]}@own"] * 3 + [f"{TYPES[1]}@own"] * 3 and not plan.named
 
 
 def test_work_beside_the_steps_counts_per_sample_of_the_steps() -> None:
-    found = made()
-    seen = found.task.step_sizes(5, {"local_epochs": 2}).sum()
+    aggregator = local_training()
+    seen = aggregator.task.step_sizes(5, {"local_epochs": 2}).sum()
     assert seen == 100  # 2 epochs of 50 samples
-    item = found.personal_item(5, {"a": 1}, {"local_epochs": 2}, trained=25, passed=50.0, bytes=8, upload=3)
+    item = aggregator.personal_item(5, {"a": 1}, {"local_epochs": 2}, trained=25, passed=50.0, bytes=8, upload=3)
     assert (item.client, item.model, item.objective) == (5, TYPES[1], {"a": 1})
     assert (item.compute_fraction, item.forward_fraction) == (1.25, 0.5)
-    assert (found.traffic(item), found.uploaded(item)) == (8, 3)
-    plain = found.personal_item(2, {}, {}, trained=0.0, passed=0.0, bytes=8)
+    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (8, 3)
+    plain = aggregator.personal_item(2, {}, {}, trained=0.0, passed=0.0, bytes=8)
     assert (plain.model, plain.compute_fraction, plain.forward_fraction) == (TYPES[0], 1.0, 0.0)
-    assert found.uploaded(plain) == 8
+    assert aggregator.uploaded(plain) == 8
 
 
 @pytest.mark.parametrize("method", METHODS)
