@@ -54,6 +54,14 @@ def test_marks_stay_below_the_upper_edge(tmp_path: Path, monkeypatch: pytest.Mon
     assert low == 0 and high > 0.9001 * 1.05
 
 
+@pytest.mark.parametrize(("finished", "end"), [(True, 30), (False, 20)])
+def test_seeds_that_still_run_have_a_mean_up_to_the_first_ones_end(tmp_path: Path, finished: bool, end: int):
+    jobs = [load_job(write_job(tmp_path / str(seed), seed=seed, rounds=rounds, finished=finished, method="fedavg",
+                               settings={"rounds": 60})) for seed, rounds in enumerate((20, 30))]  # fmt: skip
+    (line,) = comparison.plots(arms_of(jobs))["accuracy_rounds"][1].axes[0].lines
+    assert list(line.get_xdata())[-1] == end
+
+
 def test_what_an_unfinished_job_lacks_is_said_in_its_row(tmp_path: Path):
     arms = arms_of([load_job(write_job(tmp_path / name, method=name, finished=done))
                     for name, done in (("fedtrans", True), ("fedavg", False))])  # fmt: skip

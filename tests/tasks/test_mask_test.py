@@ -53,8 +53,13 @@ def test_of_equal_logits_the_lowest_class_counts() -> None:
     logits = torch.tensor([[0.0, -0.08, 0, 0, 0, 0, -0.77, 0], [0, 1, 0, 1, 0, 0, 0, 2]])
     assert ranked(logits).tolist() == [[0, 2, 3, 4, 5], [7, 1, 3, 0, 2]]
     assert ranked(logits)[:, 0].tolist() == logits.argmax(1).tolist()
-    many = torch.zeros(300, 62)
-    assert (ranked(many) == torch.arange(5)).all() and (ranked(many[:1]) == torch.arange(5)).all()
+    for classes in (2, 5, 6, 62):
+        draws = torch.Generator().manual_seed(classes)
+        some = torch.randint(-2, 3, (300, classes), generator=draws).float()  # nearly all rows have ties
+        few = some + torch.rand(300, classes, generator=draws)  # none has
+        for logits in (some, few, torch.zeros(300, classes), torch.cat([few, some])):
+            plain = logits.sort(dim=1, descending=True, stable=True).indices[:, :5]
+            assert torch.equal(ranked(logits), plain)
 
 
 def test_clients_count_masked_and_global_models_plainly() -> None:
