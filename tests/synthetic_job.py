@@ -1,5 +1,6 @@
 """Round records of a job that never ran, for the tests of what is written about jobs."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,11 @@ def record(number: int, *, clients: int = 60, evaluated: bool = False, rounds: i
         upload_bytes=1_000_000,
         evaluation=result,
     )
+
+
+def with_accuracy(number: int, accuracy: float) -> RoundRecord:
+    """Round ``number`` with a test of one client of 1,000 samples."""
+    return dataclasses.replace(record(number), evaluation=evaluation(number, [accuracy], samples=1000))
 
 
 def records(rounds: int = 100, every: int = 5, **more: Any) -> list[RoundRecord]:

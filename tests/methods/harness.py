@@ -65,6 +65,7 @@ def is_job_key(key: str) -> bool:
         "model",
         "capacity_model",
         "rounds",
+        "eval_interval",
         "initial_weights",
         "public_samples",
         "public_fraction",

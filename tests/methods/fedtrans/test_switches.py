@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from synthetic_job import with_accuracy
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.types import Evaluation, RoundRecord
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.models import parameter_names
 
@@ -126,23 +126,15 @@ def test_stop_converged() -> None:
 
 def test_stop_accuracy_after_rounds_without_gain() -> None:
     one = made(stop="accuracy", stop_rounds=10, stop_gain=0.01)
-
-    def tested(round: int, correct: int) -> RoundRecord:
-        columns = (np.array([correct]), np.array([correct]), np.array([1.0]), np.array([1000]))
-        record = object.__new__(RoundRecord)
-        record.round, record.evaluation = round, Evaluation(round, ("m0",), *columns, {})
-        record.training_macs = 1.0
-        return record
-
-    one.history = [tested(10, 500), tested(20, 505)]
+    one.history = [with_accuracy(10, 0.5), with_accuracy(20, 0.505)]
     assert "0.01 over 10 rounds" in one.finished(21)
     assert one.finished(31) is None  # nothing was tested since
-    one.history.insert(1, tested(13, 600))  # the last round of a job that was resumed with more rounds
+    one.history.insert(1, with_accuracy(13, 0.6))  # the last round of a job that was resumed with more rounds
     assert "0.01 over 10 rounds" in one.finished(21) and one.finished(24) == one.finished(21)
     short = made(stop="accuracy", stop_rounds=2)
-    short.history = [tested(10, 500)]
+    short.history = [with_accuracy(10, 0.5)]
     assert short.finished(15) is None
-    one.history = [tested(10, 500), tested(20, 520)]
+    one.history = [with_accuracy(10, 0.5), with_accuracy(20, 0.52)]
     assert one.finished(21) is None
     assert made().finished(10**6) is None
 

@@ -39,7 +39,7 @@ SHAPE = {
 }
 GROWTH = WEIGHTS | CHOICE | SHAPE
 TIMING = GROWTH | {"lineage", "exhausted"}
-STOP: dict[str, Any] = {"stop": "accuracy", "stop_rounds": 3}  # accuracy rises by 0.002 a round: stops in round 4
+STOP: dict[str, Any] = {"stop": "accuracy", "stop_rounds": 3, "eval_interval": 1}  # accuracy rises by 0.002 a round
 SMALL: dict[str, Any] = {"capacity": (1.0,) * 4 + (1e15,) * 2}
 
 # switch, its value, what both runs have beside; first round and place where it acts; all places that it may move
@@ -84,7 +84,7 @@ TABLE: list[tuple[str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("prox_mu", 0.1, {}, (1, "objective"), {"objective"}),
     ("ties", "smallest", {}, (2, "serve"), {"serve"}),
     ("serve_min_rounds", 2, {}, (2, "serve"), {"serve"}),
-    ("stop", "accuracy", {"stop_rounds": 3}, (4, "stop"), {"stop"}),
+    ("stop", "accuracy", {"stop_rounds": 3, "eval_interval": 1}, (4, "stop"), {"stop"}),
     ("stop", "converged", {"capacity": (1.0,) * 6}, (2, "stop"), {"stop"}),
     ("stop_rounds", 4, STOP, (4, "stop"), {"stop"}),
     ("stop_gain", 0.0, STOP, (4, "stop"), {"stop"}),
