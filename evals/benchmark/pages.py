@@ -29,7 +29,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
 - **rank**: mean over seeds, of methods with three or more, with Student's 95 % interval. Lower is better.
 - **rate**: the learning rate that was chosen of three.
-- **(n beyond)**: so many of the clients train more than their devices afford.
+- **(n beyond)**: n of the clients train more than their devices afford.
 - **TMACs, MB up, MB down**: what all clients computed, sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual h**: hours on the clients' clock.

@@ -58,7 +58,8 @@ def _claim_row(folder: str, one: Judged) -> str:
 def _seeds(one: Judged) -> str:
     if one.claim.script == "hypernetwork_cost":
         return "the paper's sizes"
-    counts = sorted({evidence.seeds for evidence in one.evidence}) or [0]
+    found = {finding.seeds for evidence in one.evidence for finding in evidence.findings if finding.seeds}
+    counts = sorted(found) or [0]
     return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
 
 

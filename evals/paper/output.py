@@ -20,7 +20,7 @@ from evals.paper.runs import PAGE, Records, Table, TableRow, link, locked, repla
 FLOORS = "floors"
 _ABSOLUTE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
 _CELLS = (
-    "Each cell: paper / here, or here alone (mean ± standard deviation over seeds). The paper's figures are those of "
+    "Each cell: paper / here, or only here (mean ± standard deviation over seeds). The paper's figures are those of "
     "its own data, models and sizes. Differences are between jobs of the same seed."
 )
 
@@ -315,7 +315,7 @@ def page(records: Records, experiments: Mapping[str, Experiment]) -> str:
         by_script.setdefault(records.tables[name].script, []).append(name)
     for script, tables in by_script.items():
         lines.append(f"- {experiments[script].title}: {', '.join(map(_linked, tables))}")
-    lines += [f"- What systems are to be above: {_linked(name)}" for name in floor_names]
+    lines += [f"- Floors, which systems should exceed: {_linked(name)}" for name in floor_names]
     lines.append("")
     for script, tables in by_script.items():
         lines += introduction(experiments[script])

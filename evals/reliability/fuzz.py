@@ -131,8 +131,8 @@ def page(run: Run) -> str:
 `{" ".join(["python evals/reliability/fuzz.py", *sys.argv[1:]])}`, {date.today()}: {run.done():,} inputs in
 {run.state["seconds"]:,.0f} s on a busy machine, Python {sys.version.split()[0]}, torch {torch.__version__}.
 **{len(findings)} findings**: crashes, errors that a reader must not raise, forgeries that were let in, refusals that
-say too much, calls unanswered after 20 s. "Taken" are inputs that still say something valid; what the aggregator
-took, its main thread made use of. Memory of the process (fuzzer and aggregator) was at most {max(memory):.0f} MB,
+say too much, calls unanswered after 20 s. "Taken" are inputs that still say something valid; the aggregator's
+main thread used what it took. Memory of the process (fuzzer and aggregator) was at most {max(memory):.0f} MB,
 and grew by {run.growth_mb():.1f} MB after its first tenth.
 
 | reader | inputs | refused | taken | longest, processor ms |

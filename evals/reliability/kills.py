@@ -73,7 +73,7 @@ Python {platform.python_version()}.
 | all | {killer.done.total()} |
 
 Final weights, virtual clock and every round's metrics are bitwise equal to the undisturbed job's. The job took
-{seconds[1]:.0f} s, the undisturbed one {seconds[0]:.0f} s. Rounds' lines tell of {met or "nothing"}.
+{seconds[1]:.0f} s, the undisturbed one {seconds[0]:.0f} s. The rounds' records count {met or "nothing"}.
 """
 
 

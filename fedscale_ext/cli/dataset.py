@@ -90,7 +90,9 @@ def import_(
     data_set: Annotated[
         str,
         typer.Option(
-            "--data-set", help="Kind of data, a name from `fedscale dataset list`.", autocompletion=complete.data_sets
+            "--data-set",
+            help="Kind of data: a name from `fedscale dataset list`, or a new word.",
+            autocompletion=complete.data_sets,
         ),
     ],
     output: OutputOptions,
@@ -132,7 +134,7 @@ def import_(
     import_and_report(kind, source, output.out or Path("data") / (output.name or data_set), data_set, options)
     if not registry.known(data_set):
         meant = did_you_mean(data_set, [entry.name for entry in registry.KNOWN])
-        where = "is not in `fedscale dataset list`, its shape and labels are the files'"
+        where = "is not in `fedscale dataset list`; its shape and labels come from the files"
         typer.echo(f"note: {data_set!r} {where}{meant}", err=True)
 
 
@@ -199,7 +201,7 @@ def synthesize(
     seed: Seed = 1,
     force: Force = False,
 ) -> None:
-    """Generate handwriting: FEMNIST's 62 characters, or digits alone. It is always marked as generated.
+    """Generate handwriting: FEMNIST's 62 characters, or only digits. It is always marked as generated.
 
     Example: fedscale dataset synthesize digits
 

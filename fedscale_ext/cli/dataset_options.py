@@ -140,9 +140,11 @@ class ShiftOptions:
         ShiftKind | None,
         typer.Option("--shift", metavar="KIND", help="rotation, noise, or domains: how clients' samples differ."),
     ] = None
-    angles: Annotated[str | None, typer.Option(help="Rotation: degrees by turns.", show_default="0,90,180,270")] = None
+    angles: Annotated[
+        str | None, typer.Option(help="Rotation: degrees, which clients take in turn.", show_default="0,90,180,270")
+    ] = None
     noise_level: Annotated[
-        float | None, typer.Option(help="Noise: variance that the last client's has.", show_default="0.1")
+        float | None, typer.Option(help="Noise: variance of the last client's noise.", show_default="0.1")
     ] = None
 
     def build(self) -> "Shift | None":

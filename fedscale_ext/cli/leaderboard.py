@@ -34,7 +34,7 @@ TunedOption = Annotated[
 Commit = Annotated[str | None, typer.Option(metavar="ID", help="Commit that ran them, where the jobs do not know.")]
 Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about the entry.")]
 External = Annotated[str, typer.Option("--external-data", metavar="TEXT", help="Data used beside the data set's.")]
-Data = Annotated[str | None, typer.Option("--data-set", help="One data set alone: openimage, femnist or speech.")]
+Data = Annotated[str | None, typer.Option("--data-set", help="Show only this data set: openimage, femnist or speech.")]
 Entries = Annotated[Path, typer.Option("--entries", metavar="DIR", help="Folder of your entries.")]
 
 

@@ -23,7 +23,7 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
     """Compare jobs, or look at one: a page, plots and figures.
 
     Writes DIR/report.html (one file, opens anywhere without a network), plots as PNG and SVG below
-    DIR/plots, and all figures in DIR/figures.csv. Jobs that differ in their seed alone become one
+    DIR/plots, and all figures in DIR/figures.csv. Jobs that differ only in their seed become one
     row, as mean and standard deviation. Jobs without a round
     and names without a started job are left out, and named.
 

@@ -100,7 +100,7 @@ GROUPS = (
 FEDSCALE_MEANINGS = {
     "job_name": "Name of the job, which `driver status`, `stop`, `logs`, `report` and `methods show` take.",
     "log_path": "Folder of the results, which are in `logs/JOB_NAME/TIME` below it.",
-    "data_set": "Kind of data, a name from `fedscale dataset list`.",
+    "data_set": "Kind of data: a name from `fedscale dataset list`, or a word of your own for imported data.",
     "data_dir": "Folder of the data, in FedScale's layout.",
     "data_map_file": "File that deals the training samples to clients. The default is "
     "`client_data_mapping/train.csv` of `data_dir`; FedScale would deal the samples out evenly.",

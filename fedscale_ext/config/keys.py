@@ -184,7 +184,7 @@ class JobKeys(BaseModel):
         "auto",
         description="BatchNorm's statistics in tests. `running`: those of training. `federated`: re-estimated in a "
         "pass over clients' training data (for a client's personal network, over its own data). `auto`: "
-        "as the method has it.",
+        "the method's default.",
     )
     bn_statistics_clients: int = Field(
         100,

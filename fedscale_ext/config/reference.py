@@ -33,7 +33,7 @@ the keys of any job [by subject](#all-keys). A method's hyperparameters are on i
 Top-level keys (`ps_ip`, `worker_ips`, `exp_path`, `aggregator_entry`, `executor_entry`, `auth`, `setup_commands`) and
 every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meanings and defaults. The differences are:
 
-- Truth values are read as such: `save_checkpoint: False` is false. FedScale reads any text as true.
+- Booleans are read as such: `save_checkpoint: False` is false. FedScale reads any text as true.
 - `device_conf_file` defaults to `resampled` ([devices](#devices)).
 - `rounds: R` trains R rounds.
 - `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.

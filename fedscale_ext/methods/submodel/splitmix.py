@@ -123,7 +123,7 @@ def other_bases(first: int, count: int, bases: int, *key: int | str) -> list[int
 
 
 class SplitMixAggregator(ShrinkingAggregator):
-    """Narrow base nets, of which clients train and serve as many as they afford (Split-Mix).
+    """Narrow base nets, of which clients train and are served as many as they afford (Split-Mix).
 
     Server state: the bases b0, b1, … in the pool, and how often the shared sampler was asked.
     """
