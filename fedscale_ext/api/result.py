@@ -189,7 +189,7 @@ class Result(Mapping[str, Any]):
         return Picture(draw(self._job.header, self._job.records))
 
     def plots(self) -> Mapping[str, Picture]:
-        """Pictures of what the job alone shows, by name: models over time, participants, models by capacity."""
+        """Pictures of what only the job shows, by name: models over time, participants, models by capacity."""
         from fedscale_ext.report.single import plots
 
         return {name: Picture(figure) for name, (_title, figure) in plots(self._job).items()}

@@ -131,7 +131,7 @@ class RecordedRun:
         try:
             saved = checkpoint.read(path)
             states = state_digests(saved.tensors, saved.data["components"])
-            # FedorAS writes it again during the next round's search: models alone are still those of the record
+            # FedorAS writes it again during the next round's search: only models are still those of the record
             begun = bool(saved.data.get("in_next_round"))
             named = self.folder.glob(f"*/*/*-{round:06d}.safetensors")
             files = {path.relative_to(self.folder).as_posix(): digest_of_tensors(path) for path in named}

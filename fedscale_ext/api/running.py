@@ -89,7 +89,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
 
 
 def _after_note(note: str | None, display: Display, emit: "Emit") -> "Emit":
-    """``emit``, before which a job that is ready is told the note: one that is refused hears of the refusal alone."""
+    """``emit``, before which a job that is ready is told the note: one that is refused hears only of the refusal."""
 
     def hear(event: dict[str, Any]) -> None:
         if event["event"] == "ready" and note is not None:

@@ -1,4 +1,4 @@
-"""Which settings differ between a run of a job and the job as it is configured now; those alone that decide results.
+"""Which settings differ between a run of a job and the job as it is configured now; only those that decide results.
 
 A job may continue only where none does: the driver compares before any process starts, the aggregator with its
 checkpoint.

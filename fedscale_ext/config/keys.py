@@ -34,7 +34,7 @@ class JobKeys(BaseModel):
     capacity_rule: Literal["deadline", "computation"] = Field(
         "deadline",
         description="How a device's speed bounds the MACs of its model. `deadline`: what it trains and sends within "
-        "`deadline_s` by FedScale's formula. `computation`: in proportion to its speed alone; the slowest "
+        "`deadline_s` by FedScale's formula. `computation`: in proportion to its speed only; the slowest "
         "affords `capacity_model`.",
     )
     device_match: Literal["auto", "client_id", "order"] = Field(

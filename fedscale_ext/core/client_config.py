@@ -56,7 +56,7 @@ class ClientConfig:
     gradient_offset: Tensors | None = None  #: SCAFFOLD's c - c_i or FedDyn's -h_i by parameter; None: no variates
     client_state: Tensors | None = None  #: as the client last returned it, at first empty; None: clients have no state
     shared_tensors: Tensors | None = None  #: alike for all clients of the round; None: there are none
-    received_tensors: Tensors | None = None  #: of this client alone; None: the server sends none
+    received_tensors: Tensors | None = None  #: only of this client; None: the server sends none
     returns_tensors: bool = False  #: whether the result has ``returned`` tensors beside the trained state
 
     mask: Tensors | None = None  #: which entries of each parameter train, bool; set by clients that train parts

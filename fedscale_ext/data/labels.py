@@ -131,9 +131,9 @@ def class_notes(
         notes.append(f"{len(single):,} classes have a single sample each: {_numbers(single, names)}{first}")
     untrained = np.flatnonzero((count > 0) & (np.bincount(labels[train], minlength=classes) == 0)).tolist()
     if len(untrained) == 1:
-        notes.append(f"{class_text(untrained[0], names)} has test samples alone: nobody trains on it")
+        notes.append(f"{class_text(untrained[0], names)} has only test samples: nobody trains on it")
     elif untrained:
-        notes.append(f"{len(untrained):,} classes have test samples alone: {_numbers(untrained, names)}")
+        notes.append(f"{len(untrained):,} classes have only test samples: {_numbers(untrained, names)}")
     return notes
 
 

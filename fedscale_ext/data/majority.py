@@ -27,7 +27,7 @@ def most_frequent_correct(data: DataSet) -> np.ndarray:
 def disjoint_clients(data: DataSet) -> int:
     """Return the number of clients none of whose test labels is among their training labels.
 
-    Clients without training or test samples do not count. A client that learns from its own samples alone gets all its
+    Clients without training or test samples do not count. A client that learns only from its own samples gets all its
     test samples wrong here.
     """
     classes = data.num_classes

@@ -1,4 +1,4 @@
-"""Public data, which the server alone holds: samples kept back from the clients, or those of another data set."""
+"""Public data, which only the server holds: samples kept back from the clients, or those of another data set."""
 
 import hashlib
 import os

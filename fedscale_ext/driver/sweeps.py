@@ -97,7 +97,7 @@ def conf_path(name: str) -> Path:
 
 
 def write_conf(name: str, content: bytes) -> None:
-    """Keep a sweep's configuration, for its user alone: it may hold a key."""
+    """Keep a sweep's configuration, for its user only: it may hold a key."""
     _put(conf_path(name), content)
 
 

@@ -135,7 +135,7 @@ class _Progress:
 
 
 def check_settings(config: JobConfig) -> Checked:
-    """The same for a job whose data are not here yet: what the configuration alone tells."""
+    """The same for a job whose data are not here yet: what only the configuration tells."""
     method: Any = method_class(config.job.method)
     method.check_settings(config)
     return Checked([], [])

@@ -41,7 +41,7 @@ def client_accuracy(evaluation: Evaluation) -> np.ndarray:
 
 
 def without_mask(evaluation: Evaluation) -> Evaluation | None:
-    """The evaluation as it is without the mask of ``mask_test``, of which correct answers alone are known; None where
+    """The evaluation as it is without the mask of ``mask_test``, of which only correct answers are known; None where
     models were tested without it."""
     correct = evaluation.unmasked
     if correct is None:

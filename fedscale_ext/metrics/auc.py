@@ -1,6 +1,6 @@
 """AUC of clients and of classes: the area under the ROC curve of a class against all others.
 
-- A client's AUC is the mean over the classes among its test samples. A client with samples of one class alone has none.
+- A client's AUC is the mean over the classes among its test samples. A client with samples of only one class has none.
 - The *pooled* one takes the test samples of all clients together, each with the score of its client's served model. It
   is the mean over the classes that are there. ``pooled_error`` is the most that it is off, since bins count scores.
 """

@@ -19,7 +19,7 @@ def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
     """Write ``directory/models/<key>.safetensors`` for each model; returns the paths in that order.
 
     The metadata holds ``spec`` (JSON), ``key``, ``version`` and a digest of the file. Characters of a
-    key that a file name cannot hold are percent-encoded. ``<key>.json`` beside it is the spec alone, which a
+    key that a file name cannot hold are percent-encoded. ``<key>.json`` beside it is only the spec, which a
     configuration's ``model`` may name. Other models in that folder, left by an earlier job of the same name,
     are removed.
     """

@@ -11,7 +11,7 @@ from fedscale_ext.metrics.evaluations import evaluation_from_json, read_number
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.util.reading import load_json, open_plain
 
-LAST = ("personalised", "before_training", "after_training", "on_all")  # evaluations that the last round alone may have
+LAST = ("personalised", "before_training", "after_training", "on_all")  # evaluations that only the last round may have
 
 
 #: Fields that a line has only if there is something to say, and what they are otherwise.

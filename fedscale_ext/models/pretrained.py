@@ -47,7 +47,7 @@ class Fitted:
 def read_weights(path: Path) -> State:
     """Read a safetensors file, or a torch file of tensors by name; UserError for anything else.
 
-    A torch file is read by torch's restricted reader, which builds tensors and containers alone.
+    A torch file is read by torch's restricted reader, which builds only tensors and containers.
     """
     try:
         with open_plain(path) as file:

@@ -62,7 +62,7 @@ def noised_mean(
     """Return ``start + (total + N(0, deviation^2)) / count`` in the dtypes of ``start``.
 
     Integer tensors stay unchanged. BatchNorm's variances are clamped at zero afterwards. This costs no privacy, because
-    it reads the noised values alone.
+    it reads only the noised values.
 
     Args:
         start: The state from which the clients trained.

@@ -32,7 +32,7 @@ DataKey = tuple[str, str]  # name and digest of data
 
 @dataclass(frozen=True)
 class Arm:
-    """Jobs that differ in their seed alone; ``label`` tells them from the other arms.
+    """Jobs that differ only in their seed; ``label`` tells them from the other arms.
 
     ``data`` is the name of their data, with a number where other data have it too. Figures are of ``jobs``, one a seed:
     where some have ended, those that have not are ``unfinished``. ``repeats`` are jobs with a seed that another has.
@@ -175,7 +175,7 @@ def shown(arms: Sequence[Arm], by_class: bool = False) -> list[Figure]:
 
 
 def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
-    """Group jobs that differ in their seed alone, in the order of ``jobs``.
+    """Group jobs that differ only in their seed, in the order of ``jobs``.
 
     Files that settings name count with their contents, wherever they lie. Jobs of earlier versions did not record
     these: such a job joins the first arm whose settings name the same paths.
@@ -238,7 +238,7 @@ def _data_names(jobs: Sequence[LoadedJob]) -> dict[DataKey, str]:
 
 
 def _same(one: LoadedJob, other: LoadedJob) -> bool:
-    """Whether two jobs differ in their seed alone."""
+    """Whether two jobs differ only in their seed."""
     return _data_key(one) == _data_key(other) and not differences([one, other])
 
 
@@ -254,7 +254,7 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
 
 def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
-    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ in rounding alone are equal.
+    (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ only in rounding are equal.
 
     Arms that diverged or only guess (:attr:`Arm.disqualified`) are never the best; others may be better than they are.
     """

@@ -19,7 +19,7 @@ TITLES = ("data set", "method", "model", "accuracy", "rounds", "hours", "by")
 def board(data: str | None, entries: Path, jobs: Sequence[Path]) -> tuple[list[list[str]], list[str]]:
     """Rows of the leaderboard under :data:`TITLES`, and notes on entries and jobs that it leaves out.
 
-    Rows are best first within each data set, or within ``data`` alone. Jobs with other numbers of clients than
+    Rows are best first within each data set; ``data`` names the only one. Jobs with other numbers of clients than
     FedScale's come last. ``entries`` is a folder of entries; ``jobs`` are log folders of finished jobs.
     """
     rows = [
@@ -59,7 +59,7 @@ def _usable(folders: Sequence[Path], notes: list[str]) -> tuple[list[LoadedJob],
 
 
 def _arm_row(arm: Arm) -> tuple[str, bool, float, list[str]]:
-    """An arm by its jobs' summaries alone: what was kept of each client is not read."""
+    """An arm by only its jobs' summaries: what was kept of each client is not read."""
     job = arm.jobs[0]
     data, other = str(board_data(job)), not of_its_size(job)
     values = [float(each.summary["accuracy"]["sample_weighted"] or 0.0) for each in arm.jobs]

@@ -30,7 +30,7 @@ def guessing(job: LoadedJob) -> float | None:
     """Accuracy of the clients of a job by the best guess that is as its models are; None where it is not recorded.
 
     A shared model competes with one label for all clients. A personal model, and one whose test knows the client's
-    labels, competes with a label for each client too. Jobs of earlier versions recorded the latter alone.
+    labels, competes with a label for each client too. Jobs of earlier versions recorded only the latter.
     """
     floor = job.header.get("floor") or {}
     means = {kind: each["mean"] for kind, each in floor.items() if each and each["mean"] is not None}

@@ -67,7 +67,7 @@ def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str 
         problems.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
     if differ := [*differences(jobs), *differing_files(*(job.named_files for job in jobs))]:
         more = f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
-        problems.append(f"the jobs differ in {_words(differ[:_MOST_NAMED])}{more}, not in their seed alone")
+        problems.append(f"the jobs differ in {_words(differ[:_MOST_NAMED])}{more}, not only in their seed")
     early = [job.name for job in jobs if not job.finished or job.summary["rounds"] < job.rounds_asked]
     if early:
         problems.append(f"{_words(early)} did not finish all rounds")

@@ -170,7 +170,7 @@ class _ByClass(_Part):
     absent: str | None = None
     balanced_accuracy: _ClassFigure | None = None
     macro_f1: _ClassFigure | None = None
-    auc: _AucFigure | None = None  # of jobs with the key alone
+    auc: _AucFigure | None = None  # only of jobs with the key
     classes: _Classes | None = None
 
     @model_validator(mode="after")

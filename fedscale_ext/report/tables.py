@@ -264,7 +264,7 @@ def _model_count(summary: Mapping[str, Any]) -> str:
 
 def _beside_models(server_bytes: int) -> Rows:
     """What the server keeps beside models; nothing where that is nothing."""
-    return [("  beside them", f"{server_bytes / 1e6:.3f} MB that the server alone keeps")] if server_bytes else []
+    return [("  beside them", f"{server_bytes / 1e6:.3f} MB that only the server keeps")] if server_bytes else []
 
 
 def _client_rows(clients: Mapping[str, Any]) -> Rows:

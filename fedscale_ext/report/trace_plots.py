@@ -11,7 +11,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.describe import histogram, online
 
-if TYPE_CHECKING:  # slow to import, and most look at the table alone
+if TYPE_CHECKING:  # slow to import, and most look only at the table
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

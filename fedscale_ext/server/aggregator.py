@@ -303,7 +303,7 @@ class MultiModelAggregator(MethodHooks):
 
     def aggregate_updates(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Let the method turn the updates into new models, then transform, distil or generate."""
-        if updates or means:  # noise alone, where privacy is on and nobody took part
+        if updates or means:  # only noise, where privacy is on and nobody took part
             with self.mac_counter.counting():
                 with self.watch("aggregate"):
                     self.aggregate(round, updates, means)

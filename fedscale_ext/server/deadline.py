@@ -16,7 +16,7 @@ class DeadlineNotices:
     """Tells once per job that clients take longer than an explicit ``deadline_s``."""
 
     def __init__(self, config: JobConfig, notice: Callable[[str], None]) -> None:
-        self._deadline_s = config.job.deadline_s  # of rule deadline alone: other rules refuse it
+        self._deadline_s = config.job.deadline_s  # only of rule deadline: other rules refuse it
         self._reference_macs = config.job.reference_macs
         self._notice, self._reported = notice, False
 

@@ -34,7 +34,7 @@ class MethodHooks(MethodTools):
 
     @classmethod
     def check_settings(cls, config: JobConfig) -> tuple[Any, bool]:
-        """The hyperparameters and whether the job asks for differential privacy, from the configuration alone.
+        """The hyperparameters and whether the job asks for differential privacy, from the configuration only.
 
         UserError for settings that do not go together, whatever the data are.
         """
@@ -88,7 +88,7 @@ class MethodHooks(MethodTools):
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
-        depends on the plan alone. The state is not kept for :meth:`aggregate`."""
+        depends only on the plan. The state is not kept for :meth:`aggregate`."""
         raise NotImplementedError
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:

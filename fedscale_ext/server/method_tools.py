@@ -115,7 +115,7 @@ class MethodTools(MethodTraits, Coordinator):
         return models.configured_spec(model, self.task.input_shape, self.task.num_classes)
 
     def public_data(self) -> PublicData:
-        """The samples that the server alone holds; UserError where the configuration asks for none."""
+        """The samples that only the server holds; UserError where the configuration asks for none."""
         self.public_data_used = True
         return public_data(self.config, self.data_info["digest"])
 

@@ -48,7 +48,7 @@ def round_record(
     trained = (pool[update.item.model] for update in updates)
     assignments = Counter(model.whole if model.transient else model.key for model in trained)
     stepped: dict[str, float] = {}  # samples by model, each for as much of the model as a step computed
-    passed: dict[str, float] = {}  # and as passed forward alone
+    passed: dict[str, float] = {}  # and as only passed forward
     for update in updates:
         item = update.item
         stepped[item.model] = stepped.get(item.model, 0.0) + update.trained * item.compute_fraction

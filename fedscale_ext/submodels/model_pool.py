@@ -97,7 +97,7 @@ class ModelPool:
                 self._cut(model)
 
     def amend(self, key: str, state: State) -> None:
-        """Set the state of this model alone.
+        """Set the state of only this model.
 
         Its parts stay unchanged. If it is a part itself, it differs from its reference until that is updated.
         """

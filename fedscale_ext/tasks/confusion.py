@@ -1,6 +1,6 @@
 """Clients' confusion matrices in an executor's answer: the section, and the check of whoever sent it.
 
-A unit asks for them by its header's ``classes``, in the last test of a job alone. The matrices have no zeros, so that
+A unit asks for them by its header's ``classes``, only in the last test of a job. The matrices have no zeros, so that
 an answer grows by a few bytes a test sample.
 """
 

@@ -31,7 +31,7 @@ def plan_units(
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
-        # clients of a cohort may differ in their number of steps alone
+        # clients of a cohort may differ only in their number of steps
         overrides = {name: value for name, value in item.overrides.items() if name != "local_steps"}
         alike = json.dumps([dict(item.objective), overrides], sort_keys=True)
         groups.setdefault((item.model, alike), []).append(item)

@@ -1,4 +1,4 @@
-"""Mutual TLS from a job's token alone, for messages that leave this machine.
+"""Mutual TLS from only a job's token, for messages that leave this machine.
 
 The token is a secret of 32 random bytes. All processes of a job derive the same authority from it: HKDF (RFC 5869)
 makes the authority's private key, on the curve P-256. Each process draws a key of its own and certifies it in this

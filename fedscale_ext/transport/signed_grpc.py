@@ -33,7 +33,7 @@ class SignatureCheck(grpc.ServerInterceptor):
         self._strangers = threading.Semaphore(_MOST_STRANGERS)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
-        """Choose the handler of a call by its metadata alone."""
+        """Choose the handler of a call only by its metadata."""
         try:
             stamp = self._gate.admit(details.method, _value(details.invocation_metadata, _STAMP))
         except Refused as refused:

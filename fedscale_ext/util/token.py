@@ -1,4 +1,4 @@
-"""The secret of a job: 32 random bytes in a file that its owner alone may read."""
+"""The secret of a job: 32 random bytes in a file that only its owner may read."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ BYTES = 32
 
 
 def new_token(path: Path) -> Path:
-    """Write a fresh token to ``path``, readable by this user alone; an earlier file is replaced. Returns ``path``."""
+    """Write a fresh token to ``path``, readable only by this user; an earlier file is replaced. Returns ``path``."""
     return write_token(path, secrets.token_hex(BYTES))
 
 

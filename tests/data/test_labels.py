@@ -173,7 +173,7 @@ def test_folders_that_are_numbers_are_numbered_from_0(tmp_path: Path) -> None:
     same = import_folder(folders(tmp_path / "b", ("01", "1")), tmp_path / "same", "own")
     assert same.classes == 1 and "the label folders '01', '1' are one class" in same.notes
     alike = import_folder(folders(tmp_path / "c", ("Cat", "cat")), tmp_path / "alike", "own")
-    assert alike.classes == 2 and "labels 'Cat', 'cat' differ by case or spaces alone, and stay apart" in alike.notes
+    assert alike.classes == 2 and "labels 'Cat', 'cat' differ only by case or spaces, and stay apart" in alike.notes
     letters = import_folder(folders(tmp_path / "d", ("A", "a")), tmp_path / "letters", "own")
     assert letters.notes == ()
     with pytest.raises(UserError, match=r"0\.png has label 10, out of range for mnist"):

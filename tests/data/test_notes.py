@@ -310,7 +310,7 @@ def test_clients_without_test_samples_are_counted(tmp_path: Path) -> None:
     assert "there are no test samples: jobs hold out a share of each client's (test_split)" in none.notes
     split = npz(tmp_path, ["a", "a", "b", "c"], test=np.array([0, 1, 1, 0]))
     notes = import_npz(split, tmp_path / "split", "own", NpzOptions(split="test")).notes
-    assert "1 client has test samples alone, which no job uses: 'b'" in notes
+    assert "1 client has only test samples, which no job uses: 'b'" in notes
     assert "1 of 2 clients has no test samples: it is not in the accuracies ('c')" in notes
 
 
@@ -329,25 +329,25 @@ def test_more_test_samples_than_training_samples_are_reported(tmp_path: Path) ->
 def test_a_class_that_nobody_trains_on_is_reported(tmp_path: Path) -> None:
     split = npz(tmp_path, ["a", "a", "b", "b"], test=np.array([0, 1, 0, 1]))
     notes = import_npz(split, tmp_path / "out", "own", NpzOptions(split="test")).notes
-    assert "class 1 has test samples alone: nobody trains on it" in notes
+    assert "class 1 has only test samples: nobody trains on it" in notes
 
 
 def test_clients_that_are_hard_to_tell_apart_are_named(tmp_path: Path) -> None:
     notes = import_npz(npz(tmp_path, ["cam 1", "cam 1 ", "Cam 1", "cam 2"] * 2), tmp_path / "out", "own").notes
-    assert "clients 'Cam 1', 'cam 1', 'cam 1 ' differ by case or spaces alone, and stay apart" in notes
+    assert "clients 'Cam 1', 'cam 1', 'cam 1 ' differ only by case or spaces, and stay apart" in notes
     notes = import_npz(npz(tmp_path, ["ab", "Ab", "x y", "xy"] * 2), tmp_path / "more", "own").notes
-    assert "clients 'Ab', 'ab' differ by case or spaces alone, and stay apart (2 such groups)" in notes
+    assert "clients 'Ab', 'ab' differ only by case or spaces, and stay apart (2 such groups)" in notes
     notes = import_npz(npz(tmp_path, ["train", "test"] * 3), tmp_path / "splits", "own").notes
     assert any(note.startswith("the clients are called 'test', 'train': if these are splits") for note in notes)
 
 
 def test_names_whose_accented_letters_are_coded_differently_are_named() -> None:
     one, two = "caf\u00e9", "cafe\u0301"  # look the same
-    how = "differ by case, spaces or how their accented letters are coded alone, and stay apart"
+    how = "differ only by case, spaces or how their accented letters are coded, and stay apart"
     for what in ("clients", "labels"):
         assert alike_note([one, "bar", two], what) == [f"{what} '{one}', '{two}' {how}"]
     assert alike_note([one, two.upper()], "clients") == [
-        f"clients '{one}', '{two.upper()}' differ by case or spaces alone, and stay apart"
+        f"clients '{one}', '{two.upper()}' differ only by case or spaces, and stay apart"
     ]
     assert alike_note(["\u00e9", "e\u0301"], "labels") == [f"labels '\u00e9', 'e\u0301' {how}"]
     assert alike_note(["\u00e9", "e"], "labels") == []
@@ -382,7 +382,7 @@ def test_a_folder_by_hand_is_looked_at_as_closely(make_folder) -> None:
     report = verify(folder, "femnist")
     assert report.ok and report.notes == (
         "1 row names a file that an earlier row names",
-        "clients 'cam 1', 'cam 1 ' differ by case or spaces alone, and stay apart",
+        "clients 'cam 1', 'cam 1 ' differ only by case or spaces, and stay apart",
         "2 of 3 clients have no test samples: they are not in the accuracies ('cam 1', 'cam 1 ')",
     )
 

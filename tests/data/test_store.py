@@ -82,7 +82,7 @@ def test_a_test_csv_of_strangers_is_said_and_replaced_by_a_split(make_folder):
 def test_names_that_are_hard_to_tell_apart_are_noted(make_folder, train, test):
     data = open_data_set(make_folder(train, test), "femnist")
     assert data.client_names == list(dict.fromkeys(name for name, _ in train))
-    assert "clients 'anna', 'anna ' differ by case or spaces alone, and stay apart" in data.notes
+    assert "clients 'anna', 'anna ' differ only by case or spaces, and stay apart" in data.notes
 
 
 def test_data_map_file_takes_the_place_of_train_csv(make_folder, tmp_path):

@@ -55,7 +55,7 @@ def test_the_worst_client_is_called_by_its_name_where_that_is_known():
 
 def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
     rows = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
-    assert rows["  beside them"] == "2.140 MB that the server alone keeps"
+    assert rows["  beside them"] == "2.140 MB that only the server keeps"
     earlier = summary()
     assert earlier["cost"].pop("server_bytes") == 0  # of a version that did not count it
     assert "  beside them" not in dict(summary_table(summary())) | dict(summary_table(earlier))

@@ -26,7 +26,7 @@ def transposed(x: np.ndarray, where: str, entry: KnownDataSet) -> np.ndarray:
 
 
 def order_note(x: np.ndarray, where: str) -> str | None:
-    """Return a sentence if neighbouring values would resemble each other in the other order of axes alone.
+    """Return a sentence if neighbouring values would resemble each other only in the other order of axes.
 
     An array [N, W, H] that was reshaped to [N, H, W], instead of transposed, looks like noise along both axes.
 

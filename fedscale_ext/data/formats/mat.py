@@ -1,7 +1,7 @@
 """Arrays of numbers in MATLAB's mat files (format 5, which ``save -v6`` and ``-v7`` write).
 
 scipy's reader, the usual one, ends the process on some damaged files (a segmentation fault in 1.17.1). This one reads
-plain arrays alone, within bounds; objects, functions and whatever else is in a file are stepped over.
+only plain arrays, within bounds; objects, functions and whatever else is in a file are stepped over.
 """
 
 import math

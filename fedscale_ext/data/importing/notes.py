@@ -74,14 +74,14 @@ class SampleNotes:
 
 
 def client_notes(names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.ndarray) -> list[str]:
-    """Sentences about clients by ``names``, for samples of each, int [clients]: alike names, one split alone."""
+    """Sentences about clients by ``names``, for samples of each, int [clients]: alike names, only one split."""
     trains, tests = train_sizes > 0, test_sizes > 0
     notes = alike_note(names, "clients")
     if len(names) > 1 and {name.strip().casefold() for name in names} <= _SPLITS:
         notes.append(f"the clients are called {quoted(names)}: if these are splits, import one of them by --partition")
     only_tests = [names[index] for index in np.flatnonzero(tests & ~trains).tolist()]
     if only_tests:
-        notes.append(f"{counted(len(only_tests), 'client has', 'clients have')} test samples alone, which no job uses: "
+        notes.append(f"{counted(len(only_tests), 'client has', 'clients have')} only test samples, which no job uses: "
                      f"{quoted(only_tests)}")  # fmt: skip
     if (most := int(test_sizes.sum())) > (fewer := int(train_sizes.sum())):
         notes.append(f"there are more test samples ({most:,}) than training samples ({fewer:,}): in a split by "
@@ -119,7 +119,7 @@ def untested_note(untested: int, clients: int) -> str:
 
 
 def alike_note(names: Iterable[str], what: str) -> list[str]:
-    """A sentence about names of ``what`` that differ by case, spaces and the form of accented letters alone; [] where
+    """A sentence about names of ``what`` that differ only by case, spaces and the form of accented letters; [] where
     none do.
 
     Single characters are left aside: 'A' and 'a' are two letters.
@@ -134,4 +134,4 @@ def alike_note(names: Iterable[str], what: str) -> list[str]:
     looks = len({composed(name) for name in alike[0]}) < len(alike[0])
     how = "case, spaces or how their accented letters are coded" if looks else "case or spaces"
     more = f" ({len(alike):,} such groups)" if len(alike) > 1 else ""
-    return [f"{what} {quoted(alike[0])} differ by {how} alone, and stay apart{more}"]
+    return [f"{what} {quoted(alike[0])} differ only by {how}, and stay apart{more}"]

@@ -115,7 +115,7 @@ class Shift:
 def rotated(x: np.ndarray, degrees: float) -> np.ndarray:
     """Turn pixels uint8 [C, H, W] counter-clockwise about their centre.
 
-    Quarter turns of square pictures move pixels alone. Other turns interpolate linearly, and what comes from outside
+    Quarter turns of square pictures only move pixels. Other turns interpolate linearly, and what comes from outside
     is black.
     """
     turns, rest = divmod(degrees % 360, 90)

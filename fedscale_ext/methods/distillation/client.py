@@ -13,7 +13,7 @@ model of its type. It is None if the method's clients keep no models; they train
 its own samples alone.
 
 ``conf.objective["public"]`` lists the phases of learning. Each has a ``loss``, ``epochs`` and a ``batch_size``;
-``told`` says whether it takes ``rows`` alone or all public samples.
+``told`` says whether it takes only ``rows`` or all public samples.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence

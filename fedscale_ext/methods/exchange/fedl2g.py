@@ -99,7 +99,7 @@ class FedL2GClient(GuidedClient):
     # ---- rounds without training ----
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
-        """Train and send gradients; in rounds of warming up, send them alone."""
+        """Train and send gradients; in rounds of warming up, only send them."""
         if not conf.objective.get("warm_up"):
             return super().train(client_data, model, conf)
         self.begin(model, conf)
@@ -108,7 +108,7 @@ class FedL2GClient(GuidedClient):
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
-        """Train a cohort; in rounds of warming up, each client sends gradients alone."""
+        """Train a cohort; in rounds of warming up, each client sends only gradients."""
         if not confs[0].objective.get("warm_up"):
             return super().train_cohort(data, cohort, confs)
         results: list[dict[str, Any] | Exception] = []

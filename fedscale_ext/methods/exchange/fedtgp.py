@@ -11,7 +11,7 @@ The margin, the network and the defaults are those of the authors' public code a
 
 Departures from the public code:
 
-* Not all clients take part in a round. The server learns from the round's participants alone.
+* Not all clients take part in a round. The server learns only from the round's participants.
 * Batches of the server are drawn from a stream of the job's seed.
 """
 

@@ -1,6 +1,6 @@
 """LG-FedAvg (Liang et al. 2020, Algorithm 1): clients keep representations of their own and average the head.
 
-A client trains its whole model. It sends the head alone, and the server averages heads by samples. A client is tested
+A client trains its whole model. It sends only the head, and the server averages heads by samples. A client is tested
 on the representation that it keeps with the server's head (the paper's local test).
 
 Departures from the paper:

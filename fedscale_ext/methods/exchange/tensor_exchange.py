@@ -174,7 +174,7 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
         return 0.0
 
     def passes_beside(self, client: int) -> float:
-        """Return the samples that a client's model passes forward alone in the coming round, without gradients."""
+        """Return the samples that a client's model only passes forward in the coming round, without gradients."""
         return self.passes_after * float(self.task.train_sizes[client - 1])
 
     # ---- the round ----

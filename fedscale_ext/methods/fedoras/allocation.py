@@ -45,7 +45,7 @@ def brackets_of(space: str, supernet: ModelSpec, params: FedorASParams, seed: in
                 f"the budget of tier 1 is {params.brackets[0]:g} MMACs and its cheapest path takes "
                 f"{cheapest / 1e6:.4g}; raise fedoras.brackets"
             )
-        low = min(costs.fixed_macs, 0.999e6 * params.brackets[0])  # a budget of the cheapest path alone
+        low = min(costs.fixed_macs, 0.999e6 * params.brackets[0])  # a budget of only the cheapest path
         return between([low, *(1e6 * edge for edge in params.brackets)])
     rng = stream(seed, "brackets")
     recipe = RECIPES.get(space, Recipe())
@@ -94,7 +94,7 @@ def tiers_of(
 
 
 def _counted_more(supernet: ModelSpec) -> float:
-    """Ratio of the brackets' count of MACs to that of capacities, which count products alone."""
+    """Ratio of the brackets' count of MACs to that of capacities, which count only products."""
     return cheapest_and_dearest(budget_tables(supernet, ()))[1] / cheapest_and_dearest(tables(supernet))[1]
 
 

@@ -2,7 +2,7 @@
 
 The paper does not say what happens to an operator that a path leaves out. Until its first path in a client's training,
 nothing moves it. From then on its gradient is zero where a path leaves it out, so that momentum and weight decay keep
-moving it: the public code pins torch 1.13, whose ``zero_grad()`` leaves zeros, and SGD skips missing gradients alone.
+moving it: the public code pins torch 1.13, whose ``zero_grad()`` leaves zeros, and SGD skips only missing gradients.
 With ``fedoras.idle_gradient: none`` such an operator rests, and keeps its momentum until a path has it again (what the
 same code does from torch 2.0 on). The optimiser is made anew for each client and round.
 """

@@ -1,7 +1,7 @@
 """OPA: each operator becomes the mean over the clients that trained it, by the examples that went through it
 (FedorAS, section 3.1, Equation 5).
 
-The mean takes in an operator's parameters and its buffers. The public code maps buffers alone to operators. Its weights
+The mean takes in an operator's parameters and its buffers. The public code maps only buffers to operators. Its weights
 are averaged by all examples of all participants, unchanged copies too; ``buffers_only`` does as it does. FedAvg, with
 which the paper compares, normalises "collectively for full models". A client that was not sent an operator, or returned
 it unchanged, counts with the weights of the round's start (``mean_over`` participants).
@@ -34,7 +34,7 @@ class OperatorMeans:
 
     ``reference``: the state that the clients started from. ``aggregation`` opa: Equation 5; fedavg: an operator's mean
     is by all examples that clients trained on; plain: the same, all alike. ``parameters``: names of the trainable
-    tensors, where these alone are averaged as by fedavg (``opa_scope`` buffers_only); None: OPA averages all.
+    tensors, where only these are averaged as by fedavg (``opa_scope`` buffers_only); None: OPA averages all.
     ``mean_over``: whether such a mean that is not OPA's is over all clients, those that do not hold the operator with
     its values in ``reference``, or over those that hold it.
     """

@@ -141,7 +141,7 @@ class FedorASParams:
             raise UserError(f"fedoras.shares is {list(self.shares)}; it must hold a share above 0 for each tier")
         if self.shares is not None and self.allocation == "capacity":
             raise UserError(
-                "fedoras.shares is given and fedoras.allocation is capacity, which looks at devices alone; set "
+                "fedoras.shares is given and fedoras.allocation is capacity, which looks only at devices; set "
                 "fedoras.allocation to shares or random, or remove fedoras.shares"
             )
         if self.compare_rankings and self.evaluation == "central":

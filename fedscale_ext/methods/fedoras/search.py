@@ -59,7 +59,7 @@ class SearchSettings:
 
     ``search``: nsga2, or random paths. ``evaluations``: number of paths that are judged. ``population``: random paths
     with which NSGA-II begins; ``parents``: how many of them it keeps, and how many children these have; ``mutation``:
-    probability that an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: the score alone (the
+    probability that an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: only the score (the
     public code). ``target``: a score that ends the search early.
     """
 

@@ -9,7 +9,7 @@ Departures from the text:
 * Per-cell similarities lie in [-1, 1] and are "cumulated"; the default is their mean, at least 0.
 * A smaller model enters a larger one lifted through the recorded transformations, so that it still
   computes its function there; laid on the leading part (``align="prefix"``) its split columns mix badly.
-* Cells inserted since have no counterpart: they take the newer model's weights alone.
+* Cells inserted since have no counterpart: they take only the newer model's weights.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,7 +132,7 @@ def soft_aggregate(
 def _literal_factors(
     reference: State, contributions: Sequence[Contribution], weights: np.ndarray, shares: np.ndarray
 ) -> State:
-    """(Sum of weights) / (sum of sim) of the models that cover each entry: Eq 5 as printed divides by sim alone.
+    """(Sum of weights) / (sum of sim) of the models that cover each entry: Eq 5 as printed divides only by sim.
 
     Args:
         reference: The state whose entries are covered.

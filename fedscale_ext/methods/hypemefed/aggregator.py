@@ -64,7 +64,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
     def levels_of(self, spec: ModelSpec) -> list[Level]:
-        """The prefixes, deepest first; without ``multi_exit``, with their last exit alone."""
+        """The prefixes, deepest first; without ``multi_exit``, with only their last exit."""
         heads = "all" if self.params.multi_exit else "last"
         exits = range(num_exits(spec), 0, -1)
         return [
@@ -218,7 +218,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         Args:
             update: The client's update.
             source: A state of the whole network.
-            everything: Whether all such tensors count, or those alone that hypernetworks would generate: convolutions,
+            everything: Whether all such tensors count, or only those that hypernetworks would generate: convolutions,
                 and linear layers within blocks.
 
         Returns:

@@ -32,7 +32,7 @@ class HyperNetworks:
 
     ``skipped``: layers that are never generated, with the reasons; ``diverged``: targets of the networks whose last
     training diverged, which are as they were before it; ``orders``: by target, in which order the last training took
-    the states, in each epoch. Results depend on generators and states alone: pairs train in ``threads`` threads at
+    the states, in each epoch. Results depend only on generators and states: pairs train in ``threads`` threads at
     once, one torch thread each.
     """
 

@@ -1,7 +1,7 @@
 """The size of generated layers: each tensor gets the norm that clients' trained ones have in the same round.
 
 Not in the paper. A generated layer is the input of the next block's hypernetwork (section 4.4), which learned from
-trained layers alone, and it is part of the mean that clients start from in the next round. With three exits its norm
+only trained layers, and it is part of the mean that clients start from in the next round. With three exits its norm
 stays near that of trained layers. With ten, errors add up over nine blocks and over the rounds: generated weights grow
 to many times the trained ones, and the mean with them. BatchNorm hides a convolution's size from the loss, so that
 clients' training does not bring it back.

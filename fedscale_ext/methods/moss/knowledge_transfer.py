@@ -326,7 +326,7 @@ class Wire:
             }
             *curved, by_weights = ways_back.pop()(by_velocity)
             total += by_weights
-            if curved:  # the first step needs the weights' part alone
+            if curved:  # the first step needs only the weights' part
                 by_theta = self._back(by_theta, by_velocity, curved[0])
         return total
 

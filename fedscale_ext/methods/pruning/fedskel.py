@@ -2,13 +2,13 @@
 
 Every ``every`` rounds clients train the whole model and add up what each filter answers in magnitude (SetSkel); the
 ``share`` of each convolution's filters with the largest sums is the client's skeleton, as large as its type says. In
-the other rounds (UpdateSkel) the forward pass is whole, gradients pass skeleton filters alone, and these alone are
+the other rounds (UpdateSkel) the forward pass is whole, gradients pass only skeleton filters, and only these are
 exchanged: each filter becomes the mean over the participants whose skeletons hold it. All else stays the client's.
 
 Public code (BUAA-CI-LAB) has the kernels of the pruned backward pass only. Decided here: SetSkel exchanges the whole
 model, for the first models must come from somewhere; a client that has no skeleton yet sets one in whatever round it
 first takes part. Answers are those of convolutions before BatchNorm, over the round's steps. A client is served its own
-network with the server's newest skeleton filters. Moss's text (section 5) has devices train small models alone; here
+network with the server's newest skeleton filters. Moss's text (section 5) has devices train only small models; here
 types say how much is updated, as FedSkel's forward pass is whole by design.
 
 Traffic counts the filters of the skeleton, in SetSkel rounds the whole model and on its way up a bit for each filter.
@@ -171,7 +171,7 @@ class SkeletonClient(MultiModelClient):
                 parameters[name].copy_(torch.where(inside, served[name], parameters[name]))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
-        """Train the whole model and set the skeleton (SetSkel), or train the skeleton alone (UpdateSkel)."""
+        """Train the whole model and set the skeleton (SetSkel), or train only the skeleton (UpdateSkel)."""
         layers, settings = filters(model), conf.objective.get("fedskel")
         if settings is not None and settings["set"]:
             with answers(layers) as sums_by_layer:

@@ -12,7 +12,7 @@ the small model". With ``start`` type, a client begins with the leading channels
 prunes.
 
 A parameter is overlapped where the subnetworks of two clients or more hold it, whether they take part or not. It
-travels, and becomes the mean over the participants that hold it. A parameter of one client alone never travels; the
+travels, and becomes the mean over the participants that hold it. A parameter of only one client never travels; the
 server's copy of it stands for the device's. A channel belongs to all layers that share it (residual sums). Biases,
 BatchNorm and its statistics go with it. Traffic counts overlapped entries and a bit for each channel, in both
 directions, by the mask at the round's start. MACs are those of the smaller network. What both sides compute and

@@ -6,7 +6,7 @@ Where it departs from the public code, or the paper leaves it open:
   The public code makes such a part, a tenth, but looks at test samples instead.
 * Weights of convolutions and linear layers are pruned, a whole number of each layer's survivors; the public code
   compares with a percentile, and prunes what has "weight" in its name (BatchNorm's too). All parameters rewind.
-* The mask alone decides what is pruned. The public code also freezes weights that are nearly zero.
+* Only the mask decides what is pruned. The public code also freezes weights that are nearly zero.
 * The public code adds up the clients' masks in the memory of the first one.
 * Clients begin with the whole model. Moss's text (section 5) has it that a device "only trains the small model": with
   ``param_ratio``, devices come in types, and a client's first mask is the leading channels of its type's size.
@@ -115,7 +115,7 @@ class LotteryClient(MaskedClient):
     """
 
     def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
-        """m_c, of weights alone."""
+        """m_c, only of weights."""
         return masks.unpack(conf.client_state or {}, masks.prunable(parameters))
 
     def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:

@@ -109,7 +109,7 @@ class FedNASClient(MultiModelClient):
     ``conf.objective["search"]`` has the weights of the losses (``train``, ``val``) and Adam's settings.
 
     One client after another: a step takes two batches and two optimisers. A client without a validation part (a single
-    sample) moves its alphas by the training loss alone, as far as that counts.
+    sample) moves its alphas only by the training loss, as far as that counts.
     """
 
     in_cohorts: ClassVar[bool] = False

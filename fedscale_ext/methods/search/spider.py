@@ -162,7 +162,7 @@ class SpiderClient(MultiModelClient):
 
     ``conf.client_state`` is the local state and ``alive``, the operators that it keeps (empty before the first round:
     the global state, all operators). ``conf.objective["spider"]`` has ``lambda`` and, in rounds in which local networks
-    shrink, how (``shrink``). A client that fine-tunes its served model lacks it and trains its local network alone.
+    shrink, how (``shrink``). A client that fine-tunes its served model lacks it and trains only its local network.
     """
 
     in_cohorts: ClassVar[bool] = False

@@ -262,7 +262,7 @@ class LevelsAggregator(ShrinkingAggregator):
 
 
 class RatesAggregator(ByTypeAggregator, LevelsAggregator):
-    """Levels that differ in width alone: a rate of channels for each, in every channel group."""
+    """Levels that differ only in width: a rate of channels for each, in every channel group."""
 
     moves: bool = False  # whether a level holds other channels in each round
 

@@ -1,4 +1,4 @@
-"""DepthFL (Kim et al., ICLR 2023): levels that differ in depth alone, whose exits teach each other.
+"""DepthFL (Kim et al., ICLR 2023): levels that differ only in depth, whose exits teach each other.
 
 Each client trains a prefix of one network with several exits. Every exit learns from the labels and from all other
 exits. Each layer becomes the mean over the clients that hold it.
@@ -118,7 +118,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
         return super().full_spec().replace(predict="last" if self.params.inclusive else "mean")
 
     def levels_of(self, spec: ModelSpec) -> list[Level]:
-        """The prefixes, deepest first; ``inclusive``: with their last exit alone."""
+        """The prefixes, deepest first; ``inclusive``: with only their last exit."""
         heads = "last" if self.params.inclusive else "all"
         return [
             Level(f"exit{depth}", prefix(spec, depth).replace(heads=heads), {}, f"up to exit {depth}")

@@ -4,7 +4,7 @@ In each step a client draws a share p of the channels, up to the p_max that its 
 channels of that share, by slices of one network's parameters. Each entry becomes the mean over the clients whose p_max
 covers it.
 
-Departure from the public code: running BatchNorm statistics are those of the steps at p_max alone. The public code
+Departure from the public code: running BatchNorm statistics are only those of the steps at p_max. The public code
 keeps some for each p.
 """
 
@@ -103,7 +103,7 @@ def drawn_widths(seed: int, round: int | str, client: int, choices: int, steps: 
 class FjordClient(MultiModelClient):
     """Client that trains by ordered dropout: slices of the parameters of p_max.
 
-    BatchNorm takes each batch's statistics, whatever its width. Running ones are those of the steps at p_max alone (the
+    BatchNorm takes each batch's statistics, whatever its width. Running ones are only those of the steps at p_max (the
     public code keeps some per p). Clients train one by one: each draws its own widths, which no shared pass can have.
     """
 

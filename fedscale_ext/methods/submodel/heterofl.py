@@ -4,9 +4,9 @@ Departures from the text and its public code (repository diaoenmao/HeteroFL-…-
 
 * Devices afford levels by their capacity; the text draws a client's level, which ``levels`` fix and dynamic do.
 * The public code tests a client with the logits of classes that it lacks set to zero, as in training, and the global
-  model without. Here ``mask_test`` is off unless asked for: the text masks the loss alone, and FedTrans, whose baseline
+  model without. Here ``mask_test`` is off unless asked for: the text masks only the loss, and FedTrans, whose baseline
   this is, tests all methods alike. With it, both accuracies are reported.
-* The scaler divides in testing too (``scaler``), and levels, not the whole model alone, are tested.
+* The scaler divides in testing too (``scaler``), and levels, not only the whole model, are tested.
 """
 
 from dataclasses import dataclass

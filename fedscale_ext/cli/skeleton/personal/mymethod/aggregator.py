@@ -72,7 +72,7 @@ class MyMethodAggregator(MultiModelAggregator):
         return [*kinds, ClientState(self.log_dir, self.task.num_clients, {"global": template})]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Every participant trains all layers, and the body alone travels: ``bytes`` count in each direction."""
+        """Every participant trains all layers, and only the body travels: ``bytes`` count in each direction."""
         model = self.pool["global"]
         body = model.cost.bytes - sum(model.state[name].nbytes for name in self.personal)
         return [WorkItem(int(client), "global", {"personal": self.personal}, bytes=body) for client in participants]

@@ -20,7 +20,7 @@ class MyMethodParams:
     Attributes:
         rates: Share of each layer's channels on each level, falling. A client trains the widest one that it affords.
         size_power: Clients weigh their samples times the share of the model's parameters that they train to this
-            power. With 0, samples alone count.
+            power. With 0, only samples count.
 
     """
 
