@@ -73,6 +73,14 @@ def best_of_families(rows: Sequence[Entry]) -> list[Entry]:
     return [row for row in rows if row in best.values()]
 
 
+def above_their_family(rows: Sequence[Entry]) -> str:
+    """Return a sentence about rows that are above their family's in :func:`best_of_families`, "" if there are none."""
+    first = {row_of(row.label).family: rows.index(row) for row in reversed(best_of_families(rows))}
+    above = [row for place, row in enumerate(rows) if place < first[row_of(row.label).family]]
+    shown = ", ".join(f"{row.title} {row.values(OWN).mean():.1f} %" for row in above if not row_of(row.label).reference)
+    return shown and f"Above their family's row, but with clients that train more than their devices afford: {shown}."
+
+
 def mean_and_spread(values: np.ndarray) -> str:
     """Return the mean over seeds and their standard deviation, as in ``85.1 ± 1.2``; a single seed has no deviation."""
     spread = f" ± {values.std(ddof=1):.1f}" if len(values) > 1 else ""

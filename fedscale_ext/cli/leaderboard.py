@@ -64,9 +64,11 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
         for note in notes:
             print(note)
         if data_set is None and in_checkout():
-            titles, *best = harness("pages").best_methods()
+            (titles, *best), left_out = harness("pages").best_methods()
             print("\nThe benchmark: the best method of each family on UCI HAR (`fedscale benchmark` shows all)\n")
             print_table(out, titles, best)
+            if left_out:
+                print(f"\n{left_out}")
 
 
 @app.command()

@@ -194,6 +194,9 @@ def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_
     rows = [measured("FedSkel", 90.0, 3), measured("FML", 70.0, 2), measured("Hermes", 60.0, 0)]
     best = table.best_of_families(standing.entries(rows, "har"))
     assert [row.label for row in best] == ["FML", "Hermes"]
+    left_out = table.above_their_family(standing.entries(rows, "har"))
+    assert left_out.endswith("clients that train more than their devices afford: FedSkel (3 beyond) 90.0 %.")
+    assert table.above_their_family(standing.entries(rows[1:], "har")) == ""
 
 
 def test_a_short_table_has_the_best_of_each_family() -> None:
