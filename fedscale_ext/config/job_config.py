@@ -19,6 +19,7 @@ from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.config.presets import ON, ask_for_data, data_presets, is_method, preset_words, render
 from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.util.commas import at_commas, whole
 from fedscale_ext.util.package import PACKAGE
 from fedscale_ext.util.reading import read_plain
 from fedscale_ext.util.validation import first_fault
@@ -359,11 +360,16 @@ def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], st
 
 
 def _scalar(value: Any) -> Any:
-    """A number, truth value, None or list of them written as text, as on a command line; anything else as it is."""
+    """A number, truth value, None or list of them written as text, as on a command line; anything else as it is.
+
+    A comma within brackets belongs to a value.
+    """
+    if isinstance(value, list):
+        return whole(value)
     if not isinstance(value, str):
         return value
     if value.startswith("[") and value.endswith("]"):
-        return [_scalar(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+        return [_scalar(part.strip()) for part in at_commas(value[1:-1]) if part.strip()]
     for kind in (int, float):
         try:
             return kind(value)

@@ -19,6 +19,7 @@ from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweeps import Point
+from fedscale_ext.util.commas import at_commas
 
 _MOST = 1000
 _NAMED = 4  # arms that a sentence names
@@ -52,7 +53,7 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     grid: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
-        choices = [value.strip() for value in _at_commas(values)]
+        choices = [value.strip() for value in at_commas(values)]
         if not equals or not key.strip() or not all(choices):
             raise UserError(f"--grid {text}: write it as key=a,b with a value between all commas")
         key = key.strip()
@@ -62,18 +63,6 @@ def read_grid(texts: Sequence[str]) -> dict[str, list[str]]:
             raise UserError(f"--grid {text}: {key if key in grid else 'a value'} is named twice")
         grid[key] = choices
     return grid
-
-
-def _at_commas(text: str) -> list[str]:
-    """Split a text at its commas outside brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "[(") - (character in "])")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
 
 
 def read_points(conf: str | ConfFile, overrides: Sequence[str], seeds: str | None, grid: Sequence[str]) -> list[Point]:

@@ -21,6 +21,8 @@ _SMOOTH = 40  # from so many rounds on the training loss is smoothed
 _BARS = 60  # at most so many bars
 _NAMES = 12  # at most so many models in a legend
 _LETTERS = 52  # of a line below a narrow panel
+_LETTERS_WITHIN = 44  # within one
+_ROWS = 4  # at most, of a legend within a panel
 _ROW = 0.19  # inches, of a legend
 
 
@@ -117,10 +119,9 @@ def participants(axis: Axes, records: Sequence[RoundRecord]) -> None:
         axis.bar(left, height, width, bottom, align="edge", edgecolor="white", linewidth=0.4, label=key, **shade(index))
         bottom += height
     axis.set_xlim(left[0], records[-1].round + 0.5)
-    axis.set_ylim(0, bottom.max() * (1.15 if len(keys) <= _NAMES // 2 else 1.25))  # room for the legend
+    axis.set_ylim(0, bottom.max() / (0.97 - 0.09 * legend_above(axis)))  # a row takes a twelfth of a small panel
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_locator(MaxNLocator(6, integer=True))
-    legend_above(axis)
 
 
 def models_over(axis: Axes, records: Sequence[RoundRecord]) -> None:
@@ -199,23 +200,19 @@ def legend(axis: Axes) -> None:
     axis.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="best")
 
 
-def legend_above(axis: Axes) -> None:
-    """Names of a stack of bars in rows above them; many are cut short."""
-    handles, labels = _few(axis)
+def legend_above(axis: Axes) -> int:
+    """Names of a stack of bars in rows above them; many are cut short. Return the rows that need room."""
+    handles, labels, columns = _columns(*axis.get_legend_handles_labels(), _LETTERS_WITHIN, _ROWS)
     axis.legend(
-        handles, labels, frameon=False, fontsize=8.5, ncols=_NAMES // 2, loc="upper left",
+        handles, labels, frameon=False, fontsize=8.5, ncols=columns, loc="upper left",
         labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
     )  # fmt: skip
+    return -(-len(labels) // columns)
 
 
 def legend_below(axis: Axes) -> None:
     """The same below the panel, outside it, in as many columns as the names leave room for."""
-    handles, labels = _few(axis)
-    labels = [
-        label if len(label) <= _LETTERS else f"{label[: _LETTERS // 2]}…{label[-_LETTERS // 3 :]}" for label in labels
-    ]
-    letters = max((len(label) for label in labels), default=1) + 4
-    columns = max(1, min(_NAMES // 2, _LETTERS // letters))
+    handles, labels, columns = _columns(*axis.get_legend_handles_labels(), _LETTERS, _NAMES)
     figure = axis.get_figure(root=True)
     assert figure is not None
     rows = -(-len(labels) // columns)
@@ -226,12 +223,15 @@ def legend_below(axis: Axes) -> None:
     )  # fmt: skip
 
 
-def _few(axis: Axes) -> tuple[list[Any], list[str]]:
-    """Handles and names of a legend; the last of too many says how many more there are."""
-    handles, labels = axis.get_legend_handles_labels()
-    if len(labels) > _NAMES:
-        labels[_NAMES - 1] = f"+ {len(labels) - _NAMES + 1} more"
-    return handles[:_NAMES], labels[:_NAMES]
+def _columns(handles: list[Any], labels: list[str], letters: int, rows: int) -> tuple[list[Any], list[str], int]:
+    """Handles and names that fit into rows of ``letters``, and the columns; the last says how many more there are."""
+    labels = [name if len(name) <= letters else f"{name[: letters // 2]}…{name[-letters // 3 :]}" for name in labels]
+    longest = max((len(name) for name in labels[:_NAMES]), default=1) + 4
+    columns = max(1, min(_NAMES // 2, letters // longest))
+    most = min(_NAMES, rows * columns)
+    if len(labels) > most:
+        labels[most - 1] = f"+ {len(labels) - most + 1} more"
+    return handles[:most], labels[:most], columns
 
 
 def nothing(axis: Axes, why: str) -> None:

@@ -84,6 +84,22 @@ def test_fedscales_own_driver_passes_keys_and_values_apart() -> None:
     assert config.fedscale.this_rank == 2
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        "[n:Net(width=9, depth=(1, 2)), lenet_6k]",
+        "['n:Net(width=9, depth=(1, 2))', lenet_6k]",
+        "\n      - n:Net(width=9, depth=(1, 2))\n      - lenet_6k",
+        "'[n:Net(width=9, depth=(1, 2)), lenet_6k]'",
+    ],
+)
+def test_a_comma_within_brackets_belongs_to_a_value(tmp_path: Path, types: str) -> None:
+    whole = {"fedproto.types": ["n:Net(width=9, depth=(1, 2))", "lenet_6k"]}
+    config = load_config(write(tmp_path, HEAD + f"job_conf:\n  - fedproto.types: {types}\n"))
+    assert config.params == whole and from_argv(to_argv(config)).params == whole
+    assert load_config(write(tmp_path, HEAD + "job_conf: []\n"), [f"fedproto.types={types}"]).params == whole
+
+
 def test_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "/some")
     path = write(tmp_path, HEAD + "job_conf:\n  - data_dir: $PLACE/data\n")

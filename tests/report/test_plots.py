@@ -9,7 +9,8 @@ from synthetic_job import evaluation, header, record, records
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.recorder import Recorder
-from fedscale_ext.report.panels import _running_mean
+from fedscale_ext.report.comparison import WIDTH, figure_of
+from fedscale_ext.report.panels import _running_mean, participants
 from fedscale_ext.report.plots import draw, plot_job
 
 
@@ -51,6 +52,19 @@ def test_lines_show_the_records():
         np.testing.assert_allclose(axis.lines[0].get_xdata(), x)
         np.testing.assert_allclose(axis.lines[0].get_ydata(), mean)
     assert by_time.get_xlabel() == "virtual time (min)"
+
+
+@pytest.mark.parametrize("count", [2, 3, 9, 15])
+@pytest.mark.parametrize("long", [0, 5, 40])
+def test_the_legend_of_long_names_stays_within_its_panel(count: int, long: int):
+    names = {f"nets:Net(width={number:0{long}}, depth={number}, hidden={4 + number})": 2 for number in range(count)}
+    figure, axis = figure_of(WIDTH, 3.1)
+    participants(axis, [replace(record(number), assignments=names) for number in range(1, 9)])
+    figure.canvas.draw()
+    legend, panel = axis.get_legend().get_window_extent(), axis.get_window_extent()
+    assert panel.width > 0.8 * figure.bbox.width and panel.x0 <= legend.x0 and legend.x1 <= panel.x1
+    assert legend.y0 > axis.transData.transform((0, 2 * count))[1]  # above all bars
+    assert (axis.get_legend().get_texts()[-1].get_text() == f"+ {count - 3} more") == (count > 4)
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 60, 61, 250])
