@@ -233,7 +233,7 @@ def verify(
     """
     from fedscale_ext.data.verify import verify as look
 
-    kind = _kind_of(folder, data_set)
+    kind = kind_of(folder, data_set)
     with progress_bar("reading") as progress:
         verification = look(folder, kind, progress=progress)
     report(verification)
@@ -263,7 +263,7 @@ def show(
     from fedscale_ext.report.data_picture import png
 
     with progress_bar("reading") as progress:
-        data = open_data_set(folder, _kind_of(folder, data_set), progress=progress)
+        data = open_data_set(folder, kind_of(folder, data_set), progress=progress)
     seen = overview(data, folder)
     show_overview(data, seen, shift_of(folder))
     try:
@@ -273,7 +273,7 @@ def show(
     print(f"picture  {out}")
 
 
-def _kind_of(folder: Path, data_set: str | None) -> str:
+def kind_of(folder: Path, data_set: str | None) -> str:
     """Return the kind of data of a folder: what the command says, else what dataset.json says."""
     from fedscale_ext.data.layout import read_description
     from fedscale_ext.data.mapping import data_folder

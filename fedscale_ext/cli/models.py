@@ -1,5 +1,6 @@
 """``fedscale models``: the named models with their costs on a data set."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +16,10 @@ def list_models(
     data: Annotated[
         str,
         typer.Option(
-            "--data", metavar="NAME", help="Data set whose samples the models read.", autocompletion=complete.data_sets
+            "--data",
+            metavar="NAME|FOLDER",
+            help="Data set whose samples the models read: a known one, or a data folder of yours.",
+            autocompletion=complete.data_sets,
         ),
     ] = "cifar10",
 ) -> None:
@@ -24,21 +28,37 @@ def list_models(
     A configuration takes one by `model: NAME`. MACs are of one forward pass of one sample.
 
     Example: fedscale models --data digits
+
+    Example: fedscale models --data data/mine
     """
     from fedscale_ext.core.shapes import shape_text
-    from fedscale_ext.data.registry import KNOWN, known
     from fedscale_ext.driver.tables import console, print_table
 
-    entry = known(data)
-    if entry is None:
-        raise UserError(f"there is no data set {data!r}{meant_or_known(data, [each.name for each in KNOWN])}")
-    rows, unfit = _rows(entry.shape, entry.classes)
+    name, shape, classes = _samples(data)
+    rows, unfit = _rows(shape, classes)
     out = console()
     print_table(out, ["model", "family", "parameters", "MMACs", "has"], rows)
-    out.print(f"\non {entry.name}: samples of {shape_text(entry.shape)}, {entry.classes} classes", highlight=False)
+    out.print(f"\non {name}: samples of {shape_text(shape)}, {classes} classes", highlight=False)
     out.print("cells: for fedtrans; exits: for hypemefed, depthfl, scalefl; paths: for fedoras, fednas, spider")
     if unfit:
         out.print(f"cannot read such samples: {', '.join(unfit)}", highlight=False)
+
+
+def _samples(data: str) -> tuple[str, tuple[int, int, int], int]:
+    """Return the name, the samples' shape and the number of classes of a known data set, or of a folder's."""
+    from fedscale_ext.cli.dataset import kind_of
+    from fedscale_ext.data.registry import KNOWN, known
+    from fedscale_ext.data.store import open_data_set
+
+    entry, folder = known(data), Path(data)
+    if entry is not None:
+        return entry.name, entry.shape, entry.classes
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no data set and no folder {data!r}{meant_or_known(data, [each.name for each in KNOWN])}"
+        )
+    samples = open_data_set(folder, kind_of(folder, None))
+    return data, samples.input_shape, samples.num_classes
 
 
 def _rows(shape: tuple[int, int, int], classes: int) -> tuple[list[list[str]], list[str]]:

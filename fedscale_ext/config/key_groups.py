@@ -105,7 +105,7 @@ FEDSCALE_MEANINGS = {
     "data_map_file": "File that deals the training samples to clients. The default is "
     "`client_data_mapping/train.csv` of `data_dir`; FedScale would deal the samples out evenly.",
     "model": "Name of a model ([models](models.md)), or the JSON file of a spec. "
-    "[Methods](methods/index.md) says what it is for each method.",
+    "Methods whose clients have models of types, such as `fedproto` and `fedmd`, read their `types` instead.",
     "rounds": "Rounds of training.",
     "num_participants": "Number of clients in a round.",
     "overcommitment": "Select this many times `num_participants`, and keep the fastest by the virtual clock. "

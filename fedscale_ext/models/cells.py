@@ -13,17 +13,27 @@ from fedscale_ext.models.registry import Family, family, parameter_names, skelet
 
 
 class CellFamily(Family, Protocol):
-    """A family with cells; see :mod:`fedscale_ext.models.families.nasbench201` for each function's meaning."""
+    """A family with cells."""
 
-    def cell_ids(self, spec: ModelSpec) -> tuple[str, ...]: ...  # noqa: D102
+    def cell_ids(self, spec: ModelSpec) -> tuple[str, ...]:
+        """Return the ids of the cells, in the order in which a sample passes them."""
+        ...
 
-    def cell_group(self, spec: ModelSpec, cell_id: str) -> tuple[str, int]: ...  # noqa: D102
+    def cell_group(self, spec: ModelSpec, cell_id: str) -> tuple[str, int]:
+        """Return the channel group that widening the cell changes, and its number of channels."""
+        ...
 
-    def widened(self, spec: ModelSpec, cell_id: str, width: int) -> ModelSpec: ...  # noqa: D102
+    def widened(self, spec: ModelSpec, cell_id: str, width: int) -> ModelSpec:
+        """Return the spec with ``width`` channels in that group."""
+        ...
 
-    def deepened(self, spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec: ...  # noqa: D102
+    def deepened(self, spec: ModelSpec, cell_id: str, new_ids: Sequence[str]) -> ModelSpec:
+        """Return the spec with new cells behind this one, with its channels."""
+        ...
 
-    def identity_zeros(self, spec: ModelSpec, cell_id: str) -> list[str]: ...  # noqa: D102
+    def identity_zeros(self, spec: ModelSpec, cell_id: str) -> list[str]:
+        """Return the names of the tensors that are zero in an inserted cell, so that it computes the identity."""
+        ...
 
 
 class OutputCellFamily(CellFamily, Protocol):
@@ -68,7 +78,10 @@ def widened_spec(spec: ModelSpec, cell_id: str, width: int, output: bool = False
 
 
 def _no_cells(which: str) -> str:
-    return f"{which} no cells to widen or deepen; use a model that has, such as nasbench201_base"
+    return (
+        f"{which} no cells to widen or deepen; use a model that has, such as nasbench201_base, or give yours cells "
+        "(docs/adding-a-model.md, What is optional)"
+    )
 
 
 def cell_of(name: str) -> str | None:

@@ -2,6 +2,8 @@
 
 import re
 
+import numpy as np
+
 from fedscale_ext import models
 
 
@@ -11,6 +13,21 @@ def test_costs_are_those_of_the_data_sets_samples(call):
     cost = models.cost(models.named_spec("cnn_small", (1, 28, 28), 62))
     assert re.search(rf"^cnn_small +cnn +{cost.parameters:,} +{cost.forward_macs / 1e6:.3g}$", out, re.M)
     assert "on femnist: samples of 1x28x28, 62 classes" in out
+
+
+def test_a_folder_has_samples_of_its_own(call, tmp_path):
+    samples = np.random.default_rng(1).integers(0, 256, (12, 3, 20, 24), dtype=np.uint8)
+    np.savez(tmp_path / "d.npz", x=samples, y=np.arange(12) % 3, client=np.arange(12) % 2)
+    folder = tmp_path / "mine"
+    code, _, err = call("dataset", "import", tmp_path / "d.npz", "--data-set", "mine", "--test", "local", "-o", folder)
+    assert code == 0, err
+    code, out, err = call("models", "--data", folder)
+    assert (code, err) == (0, "") and f"on {folder}: samples of 3x20x24, 3 classes" in " ".join(out.split())
+
+
+def test_what_is_neither_a_data_set_nor_a_folder_is_one_sentence(call):
+    code, out, err = call("models", "--data", "femnistt")
+    assert (code, out) == (2, "") and "there is no data set and no folder 'femnistt'; did you mean 'femnist'?" in err
 
 
 def test_what_a_model_has_and_what_it_cannot_read_is_told(call):

@@ -34,7 +34,7 @@ class HeteroFLParams:
     client then affords.
 
     Attributes:
-        rates: Channel rates of the levels a, b, …, falling: the paper's r^(p-1) with r = 1/2.
+        rates: Channel rates of the levels a, b, …, falling: the paper's r^(p-1) with r = 1/2. Channels are rounded up.
         levels: ``capacity`` gives each client the widest level whose MACs it affords. ``groups`` makes levels as large
             as ``groups`` says. ``fix`` draws a level once from ``shares`` among the affordable ones, ``dynamic`` in
             each round.
