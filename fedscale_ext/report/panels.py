@@ -94,7 +94,7 @@ def loss(axis: Axes, records: Sequence[RoundRecord], tested: Sequence[RoundRecor
     values = [accuracy(record.evaluation).loss for record in tested if record.evaluation]
     mark = "o" if len(values) < _FEW else None
     at = [record.round for record in tested]
-    axis.plot(at, values, color=MAIN, linewidth=2, marker=mark, markersize=4, label="test")
+    axis.plot(at, values, color=MAIN, linewidth=2, marker=mark, markersize=4, label="test, over samples")
     finite = [value for value in [*losses, *values] if np.isfinite(value)]
     axis.set_ylim(0, 1.08 * max(finite, default=1.0) or 1.0)
     axis.set_xlim(0, rounds[-1] * 1.01)

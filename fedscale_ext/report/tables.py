@@ -139,7 +139,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         *_at_the_end(summary, "before_training"),
         *_at_the_end(summary, "after_training"),
         *_at_the_end(summary, "on_all"),
-        ("loss", f"training {train}, test {test}"),
+        ("loss", f"training {train}, test {test} over samples"),
         *_perplexity(summary.get("perplexity")),
     ]
 

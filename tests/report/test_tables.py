@@ -70,7 +70,7 @@ def test_a_job_that_stopped_early_or_tested_nobody():
 @pytest.mark.parametrize(("loss", "told"), [(None, "–"), ("inf", "inf"), (2.5, "2.5000")])
 def test_a_model_that_diverged_still_has_a_table(loss, told):
     rows = dict(summary_table({**summary(), "loss": {"train": loss, "test": loss}}))
-    assert rows["loss"] == f"training {told}, test {told}"
+    assert rows["loss"] == f"training {told}, test {told} over samples"
 
 
 def test_models_are_listed():
