@@ -38,7 +38,7 @@ def list_models(
     rows, unfit = _rows(shape, classes)
     out = console()
     print_table(out, ["model", "family", "parameters", "MMACs", "has"], rows)
-    out.print(f"\non {name}: samples of {shape_text(shape)}, {classes} classes", highlight=False)
+    out.print(f"\non {name}: samples of {shape_text(shape)}, {classes} classes", highlight=False, soft_wrap=True)
     out.print("cells: for fedtrans; exits: for hypemefed, depthfl, scalefl; paths: for fedoras, fednas, spider")
     if unfit:
         out.print(f"cannot read such samples: {', '.join(unfit)}", highlight=False)

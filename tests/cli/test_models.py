@@ -22,7 +22,7 @@ def test_a_folder_has_samples_of_its_own(call, tmp_path):
     code, _, err = call("dataset", "import", tmp_path / "d.npz", "--data-set", "mine", "--test", "local", "-o", folder)
     assert code == 0, err
     code, out, err = call("models", "--data", folder)
-    assert (code, err) == (0, "") and f"on {folder}: samples of 3x20x24, 3 classes" in " ".join(out.split())
+    assert (code, err) == (0, "") and f"on {folder}: samples of 3x20x24, 3 classes" in out
 
 
 def test_what_is_neither_a_data_set_nor_a_folder_is_one_sentence(call):
