@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.chain import START, job_digests, json_digest, next_link, state_digests, states_digest
 from fedscale_ext.metrics.files import digest_of_tensors, read_tensors
-from fedscale_ext.metrics.models import FOLDER as MODELS
+from fedscale_ext.metrics.models import model_file
 from fedscale_ext.metrics.names import METRICS
 from fedscale_ext.metrics.records import LAST, read_lines
 from fedscale_ext.metrics.summary import SUMMARY, summarise
@@ -169,7 +168,7 @@ class RecordedRun:
             entries = saved.data["components"]["pool"]
             for entry in entries:
                 key = entry["key"]
-                tensors, metadata = read_tensors(self.folder / MODELS / f"{quote(key, safe=' ')}.safetensors")
+                tensors, metadata = read_tensors(model_file(self.folder, key))
                 begin = f"pool/{key}/"
                 stored = {name[len(begin) :]: value for name, value in saved.tensors.items() if name.startswith(begin)}
                 if states_digest(tensors, {}) != states_digest(stored, {}):

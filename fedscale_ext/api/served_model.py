@@ -8,7 +8,6 @@ client's test samples right.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from fedscale_ext.data.class_names import class_names
 from fedscale_ext.data.job_data import open_recorded_data
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.store import DataSet, normalised
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.models import load_model, model_file
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
@@ -96,7 +95,7 @@ def load_served_model(job: LoadedJob, client: str) -> ServedModel:
 
 def load_network(job: LoadedJob, key: str) -> tuple[ModelSpec, nn.Module]:
     """Load a model of a finished job: its spec, and the network with its weights."""
-    spec, state = load_model(job.folder / "models" / f"{quote(key, safe=' ')}.safetensors")
+    spec, state = load_model(model_file(job.folder, key))
     network = models.build(spec)
     network.load_state_dict(state)
     return spec, network

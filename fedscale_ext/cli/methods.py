@@ -99,8 +99,11 @@ def show(
 
 def _settings_of_largest(log_dir: Path, summary: dict[str, Any]) -> str:
     """Say by which settings another job trains the largest model, if possible on devices that afford the same."""
+    from fedscale_ext.metrics.models import model_file
+
     largest = max(summary["models"], key=lambda model: model["cost"]["forward_macs"])
-    settings, weakest = ["--set", f"model={log_dir / 'models' / largest['key']}.json"], _weakest_model(log_dir, summary)
+    spec, weakest = model_file(log_dir, largest["key"]).with_suffix(".json"), _weakest_model(log_dir, summary)
+    settings = ["--set", f"model={spec}"]
     if weakest is None:
         return f"train its largest model elsewhere: {shlex.join(settings)}"
     settings += ["--set", f"capacity_model={weakest}"]

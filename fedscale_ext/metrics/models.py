@@ -15,6 +15,11 @@ FOLDER = "models"
 _MAX_HEADER = 64 * MEGA  # bytes of names, shapes and metadata
 
 
+def model_file(directory: Path, key: str) -> Path:
+    """The file of a model's weights in a job's folder; characters that a file name cannot hold are percent-encoded."""
+    return directory / FOLDER / f"{quote(key, safe=' ')}.safetensors"
+
+
 def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
     """Write ``directory/models/<key>.safetensors`` for each model; returns the paths in that order.
 
@@ -25,7 +30,7 @@ def save_models(directory: Path, models: Iterable[Model]) -> list[Path]:
     """
     paths, written = [], set()
     for model in models:
-        path = directory / FOLDER / f"{quote(model.key, safe=' ')}.safetensors"
+        path = model_file(directory, model.key)
         spec = json.dumps(model.spec.to_json(), sort_keys=True)
         write_tensors(path, model.state, {"spec": spec, "key": model.key, "version": str(model.version)})
         write_atomic(path.with_suffix(".json"), spec + "\n")

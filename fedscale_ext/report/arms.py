@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -284,8 +283,8 @@ def equal_values(one: float, other: float) -> bool:
 
 
 def short(label: str) -> str:
-    """A name that fits beside a plot."""
-    return label if len(label) <= _NAME else shorten(label, _NAME, placeholder="…") or label[: _NAME - 1] + "…"
+    """A name that fits beside a plot: of a long one the begin and the end."""
+    return label if len(label) <= _NAME else f"{label[: _NAME // 2]}…{label[-(_NAME - _NAME // 2 - 1) :]}"
 
 
 def _labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str]) -> list[str]:
@@ -296,9 +295,14 @@ def _labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str]) 
     tries = [methods, [f"{method}, {data[_data_key(job)]}" for method, job in zip(methods, firsts, strict=True)]]
     tries.append([_with_settings(job, firsts, data) for job in firsts])
     cut = [[short(label) for label in labels] for labels in tries]
-    return [
+    labels = [
         next((names[index] for names, seen in zip(tries, cut, strict=True) if seen.count(seen[index]) == 1), job.name)
         for index, job in enumerate(firsts)
+    ]
+    shown = [short(label) for label in labels]
+    return [
+        label if shown.count(short(label)) == 1 else f"{number}: {label}"
+        for number, label in enumerate(labels, start=1)
     ]
 
 

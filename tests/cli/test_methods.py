@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from synthetic_job import models
 
 import fedscale_ext
 from fedscale_ext.cli import methods
 from fedscale_ext.config import methods as registry
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.metrics.models import save_models
 from fedscale_ext.report.loading import load_job
 
 from .conftest import done
@@ -150,6 +152,16 @@ def test_models_that_never_travel_say_nothing_of_the_devices_elsewhere(call, sta
     done = fedscale_ext.run(job_file, method="fd", rounds=1, model="cnn_small", **types)
     line = call("methods", "show", done["log_dir"])[1].splitlines()[-1]
     assert line.startswith("train its largest model elsewhere: --set ") and "capacity_model" not in line
+
+
+def test_the_largest_model_is_named_by_its_file(tmp_path, monkeypatch):
+    model = models()[0]
+    model.key = "nets:Net(width=6, depth=2)/x"
+    save_models(tmp_path, [model])
+    monkeypatch.setattr(methods, "_weakest_model", lambda *_: None)
+    summary = {"models": [{"key": model.key, "cost": {"forward_macs": 5}}]}
+    line = methods._settings_of_largest(tmp_path, summary)
+    assert Path(shlex.split(line)[-1].removeprefix("model=")).is_file()
 
 
 def test_show_of_what_is_no_job_is_one_sentence(call, state, tmp_path):

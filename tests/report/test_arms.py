@@ -397,13 +397,25 @@ def test_keys_of_other_methods_are_no_difference(tmp_path: Path):
 
 def test_labels_that_plots_would_cut_to_the_same_are_the_jobs_names(tmp_path: Path):
     jobs = [load_job(write_job(tmp_path / name, method="moss", params=params)) for name, params in (
-        ("long-one", {"types": ["resnet18_speech", "mobilenetv2_thin", "lenet_6k"], "epochs": 5}),
-        ("long-two", {"types": ["resnet18_speech", "mobilenetv2_thin", "lenet_6k"], "epochs": 9}),
+        ("long-one", {"types": ["resnet18_speech", "mobilenetv2_thin", "lenet_80k", "lenet_6k"], "epochs": 9}),
+        ("long-two", {"types": ["resnet18_speech", "mobilenetv2_wide", "lenet_80k", "lenet_6k"], "epochs": 9}),
         ("other", {"types": ["lenet_6k"], "epochs": 9}),
     )]  # fmt: skip
     arms = arms_of(jobs)
-    assert [arm.label for arm in arms] == ["long-one", "long-two", "moss, types ['lenet_6k'], epochs 9"]
+    assert [arm.label for arm in arms] == ["long-one", "long-two", "moss, types ['lenet_6k']"]
     assert len({short(arm.label) for arm in arms}) == 3
+
+
+def test_names_that_plots_would_cut_to_the_same_are_numbered(tmp_path: Path):
+    types = [[f"nets:Net(width={width}, depth={depth})" for depth in (1, 2)] for width in (3, 4)]
+    begin, end = "swp-fedproto.types_nets_Net_width_", "_depth_1_nets_Net_width_6_depth_2-local_steps_3-s1"
+    arms = arms_of([
+        load_job(write_job(tmp_path / f"{begin}{number}{end}", method="fedproto", params={"types": each}))
+        for number, each in enumerate(types)
+    ])  # fmt: skip
+    names = [short(arm.label) for arm in arms]
+    assert len(set(names)) == 2 and all(len(name) <= 44 for name in names)
+    assert short("a" * 60 + "b") == "a" * 22 + "…" + "a" * 20 + "b"
 
 
 def test_a_methods_own_settings_are_told_where_its_arms_differ(tmp_path: Path):
