@@ -75,9 +75,10 @@ def best_of_families(rows: Sequence[Entry]) -> list[Entry]:
 
 def above_their_family(rows: Sequence[Entry]) -> str:
     """Return a sentence about rows that are above their family's in :func:`best_of_families`, "" if there are none."""
-    first = {row_of(row.label).family: rows.index(row) for row in reversed(best_of_families(rows))}
-    above = [row for place, row in enumerate(rows) if place < first[row_of(row.label).family]]
-    shown = ", ".join(f"{row.title} {row.values(OWN).mean():.1f} %" for row in above if not row_of(row.label).reference)
+    methods = [row for row in rows if not row_of(row.label).reference]
+    best = {row_of(row.label).family: row for row in best_of_families(methods)}
+    above = [row for row in methods if methods.index(row) < methods.index(best[row_of(row.label).family])]
+    shown = ", ".join(f"{row.title} {row.values(OWN).mean():.1f} %" for row in above)
     return shown and f"Above their family's row, but with clients that train more than their devices afford: {shown}."
 
 

@@ -58,8 +58,7 @@ def _claim_row(folder: str, one: Judged) -> str:
 def _seeds(one: Judged) -> str:
     if one.claim.script == "hypernetwork_cost":
         return "the paper's sizes"
-    found = {finding.seeds for evidence in one.evidence for finding in evidence.findings if finding.seeds}
-    counts = sorted(found) or [0]
+    counts = sorted({each.seeds for evidence in one.evidence for each in evidence.findings if each.seeds}) or [0]
     return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
 
 

@@ -19,7 +19,7 @@ from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.config.presets import ON, ask_for_data, data_presets, is_method, preset_words, render
 from fedscale_ext.core.errors import UserError, did_you_mean
-from fedscale_ext.util.commas import at_commas, whole
+from fedscale_ext.util.commas import at_commas, rejoined
 from fedscale_ext.util.package import PACKAGE
 from fedscale_ext.util.reading import read_plain
 from fedscale_ext.util.validation import first_fault
@@ -365,7 +365,7 @@ def _scalar(value: Any) -> Any:
     A comma within brackets belongs to a value.
     """
     if isinstance(value, list):
-        return whole(value)
+        return rejoined(value)
     if not isinstance(value, str):
         return value
     if value.startswith("[") and value.endswith("]"):

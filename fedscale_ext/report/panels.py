@@ -226,8 +226,8 @@ def legend_below(axis: Axes) -> None:
 def _columns(handles: list[Any], labels: list[str], letters: int, rows: int) -> tuple[list[Any], list[str], int]:
     """Handles and names that fit into rows of ``letters``, and the columns; the last says how many more there are."""
     labels = [name if len(name) <= letters else f"{name[: letters // 2]}…{name[-letters // 3 :]}" for name in labels]
-    longest = max((len(name) for name in labels[:_NAMES]), default=1) + 4
-    columns = max(1, min(_NAMES // 2, letters // longest))
+    entry = max((len(name) for name in labels[:_NAMES]), default=1) + 4  # letters of a name, and of its colour
+    columns = max(1, min(_NAMES // 2, letters // entry))
     most = min(_NAMES, rows * columns)
     if len(labels) > most:
         labels[most - 1] = f"+ {len(labels) - most + 1} more"

@@ -6,10 +6,10 @@ from typing import Any
 
 def at_commas(text: str) -> list[str]:
     """Split a text at its commas outside brackets."""
-    return [str(part) for part in whole(text.split(","), ",")]
+    return [str(part) for part in rejoined(text.split(","), ",")]
 
 
-def whole(parts: Iterable[Any], comma: str = ", ") -> list[Any]:
+def rejoined(parts: Iterable[Any], comma: str = ", ") -> list[Any]:
     """Join what commas within brackets have parted in a list of values, as in YAML's [Net(9, 2), lenet]."""
     joined: list[Any] = []
     depth = 0

@@ -197,6 +197,7 @@ def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_
     left_out = table.above_their_family(standing.entries(rows, "har"))
     assert left_out.endswith("clients that train more than their devices afford: FedSkel (3 beyond) 90.0 %.")
     assert table.above_their_family(standing.entries(rows[1:], "har")) == ""
+    assert table.above_their_family(standing.entries([measured("pooled, linear", 50.0, 0)], "har")) == ""
 
 
 def test_a_short_table_has_the_best_of_each_family() -> None:

@@ -1,4 +1,4 @@
-"""Tensors that clients return are those of the round alone."""
+"""Tensors that clients return are only those of the round."""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscale_ext.util.commas import at_commas, whole
+from fedscale_ext.util.commas import at_commas, rejoined
 
 VALUE = st.recursive(
     st.text("ab:.=9 ", max_size=4),
@@ -28,4 +28,4 @@ def test_values_joined_by_commas_are_found_again(values: list[str]) -> None:
     ],
 )
 def test_what_yaml_parted_is_whole_again(parts: list[object], values: list[object]) -> None:
-    assert whole(parts) == values
+    assert rejoined(parts) == values
