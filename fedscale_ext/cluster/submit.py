@@ -76,6 +76,8 @@ def submit(
         log_path = before.log_path if before else str(Path(config.fedscale.log_path).absolute())
         where = {"access": asdict(way), "places": host_of, "there": _checkpoints(before, host_of)}
         job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), cluster=where)
+        if before:
+            job.round = before.round  # its checkpoint is there, though this run may end before its first round
         preparation.make_log_dir(job)
         if not again:
             drop_restarts(job.log_dir)
@@ -279,8 +281,7 @@ class ClusterRun(Run):
         return str(PurePosixPath(self.record["there"]) / "logs" / self.job.name / self.job.time_stamp)
 
     def _has_checkpoint(self) -> bool:
-        done = self.job.round["round"] if self.job.round else 0
-        return bool(done >= self.config.job.checkpoint_interval)
+        return self.job.has_written_checkpoint(self.config.job.checkpoint_interval)
 
     def _conclude(self, outcome: Outcome) -> None:
         if outcome.status == "finished" and self.summary:

@@ -93,6 +93,11 @@ class Job:
             return False
         return rounds in (self.round["round"], self.round["rounds"] if self.stopped else None)
 
+    def has_written_checkpoint(self, interval: int) -> bool:
+        """Tell whether the rounds that were heard of had a checkpoint, one in ``interval`` rounds; of a job whose files
+        are on another machine."""
+        return self.round is not None and self.round["round"] >= interval
+
     def state(self) -> str:
         """``status``, but a job whose driver is gone without a word has failed."""
         if self.status == "running" and self.host == platform.node() and not self.driver.running():

@@ -215,10 +215,12 @@ class _Run:
         self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
 
     def _can_go_on(self, run: Path, last: jobs.Job | None) -> bool:
-        """Whether a run has a checkpoint; one on another machine has, if the job's record tells of a round."""
+        """Whether a run has a checkpoint; of one on another machine, the job's record tells."""
         if self.way.here:
             return has_checkpoint(run)
-        return last is not None and last.log_dir == run and last.round is not None
+        if last is None or last.log_dir != run:
+            return False
+        return last.has_written_checkpoint(self.configs[last.name].job.checkpoint_interval)
 
     def _begin_run(self, name: str) -> None:
         """Give a job a new run, and remember it as the sweep's."""

@@ -335,7 +335,7 @@ class MultiModelAggregator(MethodHooks):
         )
 
     def _write_record(self, record: RoundRecord, began: float, last: bool) -> None:
-        """Complete the record, write and announce it, and write a checkpoint when one is due."""
+        """Complete the record and write it, then a checkpoint when one is due; only then announce the round."""
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.dispatcher.sizes.items() if key in self.pool}
         record.wall_s = time.monotonic() - began
@@ -348,9 +348,10 @@ class MultiModelAggregator(MethodHooks):
         with self.watch("record"):
             record.digests = self._digests(record.round)
             self.records.round(record, self._internals, self._internal_states)
-            self.emit(round_event(record, self.last_round(), self.phase(record.round)))
             if last or record.round % self.config.job.checkpoint_interval == 0:
                 self.save_checkpoint(record.round)
+            # only now: a driver that heard of a round counts on its checkpoint
+            self.emit(round_event(record, self.last_round(), self.phase(record.round)))
 
     def _digests(self, round: int) -> dict[str, str]:
         """Digest the program and what a checkpoint after the round has; the recorder adds the other digests."""

@@ -79,6 +79,14 @@ def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():
     assert untested.accuracy is None
 
 
+@pytest.mark.parametrize(("rounds", "interval", "there"), [(None, 1, False), (1, 1, True), (4, 5, False), (7, 5, True)])
+def test_a_checkpoint_elsewhere_is_known_by_the_rounds_that_were_heard_of(
+    rounds: int | None, interval: int, there: bool
+) -> None:
+    record = job(Proc("driver", 5, 1.5), round=None if rounds is None else {"round": rounds, "rounds": 9})
+    assert record.has_written_checkpoint(interval) is there
+
+
 def test_a_job_that_stopped_early_is_complete_at_the_rounds_that_were_asked_for():
     record = job(Proc("driver", 5, 1.5), status="finished")
     record.note_round({"round": 14, "rounds": 20, "accuracy": 0.5})

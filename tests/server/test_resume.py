@@ -71,6 +71,19 @@ def test_the_last_checkpoints_are_kept_and_an_earlier_one_can_be_taken(
     assert summary["resumed"] == [{"after_round": 3, "code_changed": False}]
 
 
+def test_a_round_is_announced_when_its_checkpoint_is_there(job_file: Path) -> None:
+    """A driver that heard of a round, and is stopped then, resumes the job from it."""
+    written: dict[int, list[int]] = {}
+
+    def note(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            written[event["round"]] = checkpoints(job_file)
+
+    keys = {**JOB, "rounds": 3, "job_name": "job", "checkpoint_interval": 2}
+    run_in_process(with_values(load_config(job_file), **keys), note)
+    assert written == {1: [], 2: [2], 3: [2, 3]}
+
+
 def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
     job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
