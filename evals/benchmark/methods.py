@@ -17,6 +17,9 @@ from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import Task
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.server.method_traits import About
+
+YOUR_OWN = "your own"  # the family of a user's rows
 
 _CHANNELS = {"model": "$large"}
 _EXITS = {"model": "$exits"}
@@ -32,19 +35,27 @@ class Row:
 
     Attributes:
         method: Name of the method.
-        family: Heading under which the table has it.
         keys: job_conf keys; ``$.name`` is the method's own key. Values that begin with $ are what :func:`values` has.
         rate_keys: keys that the learning rate is the value of, beside ``learning_rate``.
         reference: a floor or ceiling, which has no rank.
         pooled: "linear" or the name of a network, which is trained on all clients' samples together instead of a job.
+        is_users: somebody's own method, or a shipped one with their settings.
     """
 
     method: str
-    family: str
     keys: Mapping[str, Any] = field(default_factory=dict)
     rate_keys: tuple[str, ...] = ()
     reference: bool = False
     pooled: str = ""
+    is_users: bool = False
+
+    @property
+    def family(self) -> str:
+        """What makes clients' models differ, as the method itself says, or why it is not compared with families."""
+        if self.reference or self.is_users:
+            return "floors and ceilings" if self.reference else YOUR_OWN
+        about: About = vars(method_class(self.method))["about"]
+        return about.family
 
     def job_keys(self, task: Task, folder: Path) -> dict[str, Any]:
         """Return the job_conf keys of the row on a task, whose networks are written into ``folder``."""
@@ -95,65 +106,59 @@ def groups(clients: int) -> list[int]:
     return [len(range(kind, clients, KINDS)) for kind in range(KINDS)]
 
 
-_REFERENCE, _ONE, _WIDTH, _DEPTH = "floors and ceilings", "one model", "width", "depth"
-_GROW, _SEARCH, _TYPES, _PRUNE, _EXCHANGE = "growing", "search", "types of devices", "pruning", "small tensors"
-
 ROWS = {
-    "local only": Row("local", _REFERENCE, reference=True),
-    "FedAvg, weakest device's model": Row("fedavg", _REFERENCE, reference=True),
-    "FedAvg, largest model for all": Row("fedavg", _REFERENCE, _CHANNELS, reference=True),
-    "pooled, linear": Row("fedavg", _REFERENCE, reference=True, pooled="linear"),
-    "pooled, largest model": Row("fedavg", _REFERENCE, _CHANNELS, reference=True, pooled="large"),
-    "FedProx": Row("fedprox", _ONE, {"proxy_mu": 0.1}),
-    "FedYogi": Row("fedyogi", _ONE, {"yogi_eta": 0.003, "yogi_tau": 1e-8, "yogi_beta": 0.9, "yogi_beta2": 0.99}),
-    "FedAdam": Row("fedadam", _ONE),
-    "q-FedAvg": Row("qfedavg", _ONE),
-    "HeteroFL": Row("heterofl", _WIDTH, {**_CHANNELS, "$.rates": "$falling_rates"}),
-    "FedRolex": Row("fedrolex", _WIDTH, {**_CHANNELS, "$.rates": "$falling_rates"}),
-    "FjORD": Row("fjord", _WIDTH, {**_CHANNELS, "$.p": "$rates"}),
-    "FLuID": Row("fluid", _WIDTH, {**_CHANNELS, "$.p": "$narrow_rates"}),
-    "SplitMix": Row("splitmix", _WIDTH, {"model": "$atoms"}),
-    "DepthFL": Row("depthfl", _DEPTH, _EXITS),
-    "ScaleFL": Row(
-        "scalefl", _DEPTH, {"model": "$scaled", "$.exits": list(range(1, EXITS + 1)), "$.widths": "$widths"}
-    ),
-    "HypeMeFed": Row("hypemefed", _DEPTH, _EXITS),
-    "FedTrans": Row("fedtrans", _GROW, {"$.gamma": 5, "$.delta": 10, "$.beta": 0.02}),
+    "local only": Row("local", reference=True),
+    "FedAvg, weakest device's model": Row("fedavg", reference=True),
+    "FedAvg, largest model for all": Row("fedavg", _CHANNELS, reference=True),
+    "pooled, linear": Row("fedavg", reference=True, pooled="linear"),
+    "pooled, largest model": Row("fedavg", _CHANNELS, reference=True, pooled="large"),
+    "FedProx": Row("fedprox", {"proxy_mu": 0.1}),
+    "FedYogi": Row("fedyogi", {"yogi_eta": 0.003, "yogi_tau": 1e-8, "yogi_beta": 0.9, "yogi_beta2": 0.99}),
+    "FedAdam": Row("fedadam"),
+    "q-FedAvg": Row("qfedavg"),
+    "HeteroFL": Row("heterofl", {**_CHANNELS, "$.rates": "$falling_rates"}),
+    "FedRolex": Row("fedrolex", {**_CHANNELS, "$.rates": "$falling_rates"}),
+    "FjORD": Row("fjord", {**_CHANNELS, "$.p": "$rates"}),
+    "FLuID": Row("fluid", {**_CHANNELS, "$.p": "$narrow_rates"}),
+    "SplitMix": Row("splitmix", {"model": "$atoms"}),
+    "DepthFL": Row("depthfl", _EXITS),
+    "ScaleFL": Row("scalefl", {"model": "$scaled", "$.exits": list(range(1, EXITS + 1)), "$.widths": "$widths"}),
+    "HypeMeFed": Row("hypemefed", _EXITS),
+    "FedTrans": Row("fedtrans", {"$.gamma": 5, "$.delta": 10, "$.beta": 0.02}),
     "FedorAS": Row(
         "fedoras",
-        _SEARCH,
         {"model": "$space", "$.brackets": "$limits", "$.shares": [1 / KINDS] * KINDS, **_SMALL_SEARCH},
     ),
-    "FedNAS": Row("fednas", _SEARCH, {"model": "$space"}),
-    "SPIDER": Row("spider", _SEARCH, {"model": "$space"}),
-    "Hermes": Row("hermes", _PRUNE, {**_CHANNELS, **_SIZES, "$.start": "type"}),
-    "TailorFL": Row("tailorfl", _PRUNE, {**_CHANNELS, **_SIZES}),
-    "FedMask": Row("fedmask", _PRUNE, {**_CHANNELS, **_SIZES}),
-    "FedSkel": Row("fedskel", _PRUNE, {**_CHANNELS, "$.param_ratio": "$skeletons", "$.groups": "$skeleton_groups"}),
-    "LotteryFL": Row("lotteryfl", _PRUNE, {**_CHANNELS, **_SIZES, "$.weighted": True}),
-    "ZeroFL": Row("zerofl", _PRUNE, _CHANNELS),
-    "Moss": Row("moss", _TYPES, _TYPED, ("moss.lr",)),
-    "FedMD": Row("fedmd", _TYPES, {**_TYPED, "$.digest_batch": 32, "$.private_epochs": 5}),
-    "FedDF": Row("feddf", _TYPES, {**_TYPED, "$.steps": 50, "$.patience": 25, "$.batch_size": 32}),
-    "DS-FL": Row("dsfl", _TYPES, {**_TYPED, "$.batch_size": 32}, ("dsfl.lr",)),
-    "FedGEMS": Row("fedgems", _TYPES, _TYPED, ("fedgems.lr",)),
-    "Fed-ET": Row("fedet", _TYPES, {**_TYPED, "$.steps": 50, "$.batch_size": 32}, ("fedet.lr",)),
-    "FedProto": Row("fedproto", _EXCHANGE, _KEPT),
-    "FedTGP": Row("fedtgp", _EXCHANGE, _KEPT),
-    "LG-FedAvg": Row("lgfedavg", _EXCHANGE, _KEPT),
-    "FedGH": Row("fedgh", _EXCHANGE, _KEPT),
-    "FD": Row("fd", _EXCHANGE, _TYPED),
-    "FML": Row("fml", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
-    "FedKD": Row("fedkd", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups"}),
-    "FedMRL": Row("fedmrl", _EXCHANGE, {"$.types": "$types", "$.groups": "$groups", "$.width": 8}),
-    "FedGen": Row("fedgen", _EXCHANGE, _KEPT),
-    "FedL2G": Row("fedl2g", _EXCHANGE, {**_KEPT, "$.warm_up": 5}),
+    "FedNAS": Row("fednas", {"model": "$space"}),
+    "SPIDER": Row("spider", {"model": "$space"}),
+    "Hermes": Row("hermes", {**_CHANNELS, **_SIZES, "$.start": "type"}),
+    "TailorFL": Row("tailorfl", {**_CHANNELS, **_SIZES}),
+    "FedMask": Row("fedmask", {**_CHANNELS, **_SIZES}),
+    "FedSkel": Row("fedskel", {**_CHANNELS, "$.param_ratio": "$skeletons", "$.groups": "$skeleton_groups"}),
+    "LotteryFL": Row("lotteryfl", {**_CHANNELS, **_SIZES, "$.weighted": True}),
+    "ZeroFL": Row("zerofl", _CHANNELS),
+    "Moss": Row("moss", _TYPED, ("moss.lr",)),
+    "FedMD": Row("fedmd", {**_TYPED, "$.digest_batch": 32, "$.private_epochs": 5}),
+    "FedDF": Row("feddf", {**_TYPED, "$.steps": 50, "$.patience": 25, "$.batch_size": 32}),
+    "DS-FL": Row("dsfl", {**_TYPED, "$.batch_size": 32}, ("dsfl.lr",)),
+    "FedGEMS": Row("fedgems", _TYPED, ("fedgems.lr",)),
+    "Fed-ET": Row("fedet", {**_TYPED, "$.steps": 50, "$.batch_size": 32}, ("fedet.lr",)),
+    "FedProto": Row("fedproto", _KEPT),
+    "FedTGP": Row("fedtgp", _KEPT),
+    "LG-FedAvg": Row("lgfedavg", _KEPT),
+    "FedGH": Row("fedgh", _KEPT),
+    "FD": Row("fd", _TYPED),
+    "FML": Row("fml", {"$.types": "$types", "$.groups": "$groups"}),
+    "FedKD": Row("fedkd", {"$.types": "$types", "$.groups": "$groups"}),
+    "FedMRL": Row("fedmrl", {"$.types": "$types", "$.groups": "$groups", "$.width": 8}),
+    "FedGen": Row("fedgen", _KEPT),
+    "FedL2G": Row("fedl2g", {**_KEPT, "$.warm_up": 5}),
 }
 
 
 def row_of(label: str) -> Row:
     """Return the row of a label; a method that has none here is somebody's own."""
-    return ROWS.get(label) or Row(label, "your own")
+    return ROWS.get(label) or Row(label, is_users=True)
 
 
 def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
@@ -179,4 +184,4 @@ def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
         if not equals or not key:
             raise UserError(f"--set {setting} is no KEY=VALUE")
         keys[key] = yaml.safe_load(value)
-    return {method: Row(method, "your own", keys)}
+    return {method: Row(method, keys, is_users=True)}

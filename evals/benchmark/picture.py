@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evals.benchmark.methods import row_of
+from evals.benchmark.methods import YOUR_OWN, row_of
 from evals.benchmark.run import SHARES
 from evals.benchmark.standing import OWN, entries
 from evals.benchmark.tasks import TASKS
@@ -10,6 +10,7 @@ from evals.paper.measurement import Measurement
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED
 
 _ROW = 0.21
+_MARKERS = "os"  # of families beyond the colours, squares
 """Inches of a row."""
 
 
@@ -28,24 +29,25 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
 
     rows = entries(runs, task)[::-1]  # the best on top
     families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})
-    colours = {family: MODELS[number % len(MODELS)] for number, family in enumerate(families)}
+    looks = {family: (MODELS[number % len(MODELS)], _MARKERS[number // len(MODELS)])
+             for number, family in enumerate(families)}  # fmt: skip
     figure, axis = pyplot.subplots(figsize=(7.2, 1.4 + _ROW * len(rows)))
     named = set()
     for height, row in enumerate(rows):
         family, own = row_of(row.label).family, row.values(OWN)
-        colour = colours.get(family, MUTED)
+        colour, marker = looks.get(family, (MUTED, _MARKERS[0]))
         earlier = [float(row.values(f"own % at {100 * share:.0f}").mean()) for share in SHARES[:-1]]
         axis.plot([*earlier, own.mean()], [height] * len(SHARES), color=colour, linewidth=1, alpha=0.5, zorder=2)
         axis.scatter(earlier, [height] * len(earlier), color=colour, s=[4, 10], zorder=3)
         spread = own.std(ddof=1) if len(own) > 1 else None
-        axis.errorbar(own.mean(), height, xerr=spread, fmt="o", color=colour, markersize=5.5, capsize=2, linewidth=1.2,
-                      label=None if family in named else family, zorder=4)  # fmt: skip
+        axis.errorbar(own.mean(), height, xerr=spread, fmt=marker, color=colour, markersize=5.5, capsize=2,
+                      linewidth=1.2, label=None if family in named else family, zorder=4)  # fmt: skip
         named.add(family)
     axis.set_yticks(range(len(rows)), [row.title for row in rows], fontsize=7.5, color=INK)
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
         if row_of(row.label).reference:
             label.set_color(MUTED)
-        if row_of(row.label).family == "your own":
+        if row_of(row.label).family == YOUR_OWN:
             label.set_fontweight("bold")
     axis.set_ylim(-0.8, len(rows) - 0.2)
     axis.grid(axis="x", color=GRID, linewidth=0.8, zorder=0)

@@ -7,7 +7,7 @@ from evals.benchmark.methods import Row
 from evals.benchmark.row import NoResult
 from evals.benchmark.schedule import train_rows
 
-ROWS = {"A": Row("fedavg", "one"), "B": Row("fedprox", "one")}
+ROWS = {"A": Row("fedavg"), "B": Row("fedprox")}
 
 
 def trained(
@@ -63,7 +63,7 @@ def test_a_learning_rate_without_a_result_is_not_chosen() -> None:
 
 
 def test_a_task_with_rows_of_its_own_has_these_and_anybodys() -> None:
-    rows = {"FedProto": Row("fedproto", "one"), "HeteroFL": Row("heterofl", "one"), "mine": Row("mine", "your own")}
+    rows = {"FedProto": Row("fedproto"), "HeteroFL": Row("heterofl"), "mine": Row("mine", is_users=True)}
     begun: list[tuple[str, str]] = []
 
     def train(task: str, label: str, row: Row, seed: int, rate: float) -> Mapping[str, float]:
