@@ -10,8 +10,9 @@ from evals.paper.measurement import Measurement
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED
 
 _ROW = 0.21
-_MARKERS = "os"  # of families beyond the colours, squares
 """Inches of a row."""
+_COLOURS = [*MODELS, "#882255", "#6b4c1e", INK]
+"""Of the ten families, and of a user's rows."""
 
 
 def picture(runs: Sequence[Measurement], task: str) -> str:
@@ -29,19 +30,18 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
 
     rows = entries(runs, task)[::-1]  # the best on top
     families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})
-    looks = {family: (MODELS[number % len(MODELS)], _MARKERS[number // len(MODELS)])
-             for number, family in enumerate(families)}  # fmt: skip
+    colours = dict(zip(families, _COLOURS, strict=False))
     figure, axis = pyplot.subplots(figsize=(7.2, 1.4 + _ROW * len(rows)))
     named = set()
     for height, row in enumerate(rows):
         family, own = row_of(row.label).family, row.values(OWN)
-        colour, marker = looks.get(family, (MUTED, _MARKERS[0]))
+        colour = colours.get(family, MUTED)
         earlier = [float(row.values(f"own % at {100 * share:.0f}").mean()) for share in SHARES[:-1]]
         axis.plot([*earlier, own.mean()], [height] * len(SHARES), color=colour, linewidth=1, alpha=0.5, zorder=2)
         axis.scatter(earlier, [height] * len(earlier), color=colour, s=[4, 10], zorder=3)
         spread = own.std(ddof=1) if len(own) > 1 else None
-        axis.errorbar(own.mean(), height, xerr=spread, fmt=marker, color=colour, markersize=5.5, capsize=2,
-                      linewidth=1.2, label=None if family in named else family, zorder=4)  # fmt: skip
+        axis.errorbar(own.mean(), height, xerr=spread, fmt="o", color=colour, markersize=5.5, capsize=2, linewidth=1.2,
+                      label=None if family in named else family, zorder=4)  # fmt: skip
         named.add(family)
     axis.set_yticks(range(len(rows)), [row.title for row in rows], fontsize=7.5, color=INK)
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
@@ -57,7 +57,7 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     axis.set_title(TASKS[task].title, fontsize=10, color=INK, pad=34)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="x", labelsize=8)
-    axis.legend(fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncol=5)
+    axis.legend(fontsize=7, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncol=6, columnspacing=1.2)
     figure.tight_layout()
     text = svg(figure)
     pyplot.close(figure)

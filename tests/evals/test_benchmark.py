@@ -1,6 +1,7 @@
 """The benchmark's plan is fair, and its page says what its lines say."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from evals.benchmark.__main__ import main
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
 from evals.benchmark.methods import ROWS, groups, rows_of, values
 from evals.benchmark.networks import EXITS
+from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
@@ -206,3 +208,22 @@ def test_a_short_table_has_the_best_of_each_family() -> None:
         ["HeteroFL", "width", "60.0 ± 14.1", "2.0", "6.0"],
         ["local only", "floors and ceilings", "90.0 ± 0.0", "2.0", "6.0"],
     ]
+
+
+def test_a_pictures_legend_is_whole_with_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedscale_ext.report import pictures
+
+    inside: list[bool] = []
+
+    def measure(figure: Any) -> str:
+        legend = figure.axes[0].get_legend()
+        box = legend.get_window_extent(figure.canvas.get_renderer())
+        inside.append(box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1)
+        assert len({handle.get_color() for handle in legend.legend_handles}) == len(legend.get_texts())
+        return ""
+
+    monkeypatch.setattr(pictures, "svg", measure)
+    figures = lines()[0].figures
+    every = [Measurement("har", "benchmark", 1, {"row": row, "learning_rate": 0.1}, figures) for row in [*ROWS, "mine"]]
+    picture(every, "har")
+    assert inside == [True]
