@@ -64,6 +64,10 @@ def record(number: int, *, clients: int = 60, evaluated: bool = False, rounds: i
         training_macs=3e9,
         download_bytes=2_000_000,
         upload_bytes=1_000_000,
+        client_download_bytes=[100_000] * len(participants),
+        client_upload_bytes=[50_000] * len(participants),
+        client_computation_s=[0.75 * seconds for seconds in durations],
+        client_communication_s=[0.25 * seconds for seconds in durations],
         evaluation=result,
     )
 

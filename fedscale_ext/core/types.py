@@ -294,6 +294,10 @@ class RoundRecord:
     training_macs: float
     download_bytes: int
     upload_bytes: int
+    client_download_bytes: list[int]  # these four in the order of ``participants``; a client's items are summed
+    client_upload_bytes: list[int]
+    client_computation_s: list[float]  # by the virtual clock
+    client_communication_s: list[float]
     evaluation: Evaluation | None = None
     cohort_sizes: dict[str, int] = field(default_factory=dict)  # model key -> clients that may train side by side
     seconds: dict[str, float] = field(default_factory=dict)  # the aggregator's wall time by phase

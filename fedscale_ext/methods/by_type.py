@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.method import MultiModelAggregator, WorkItem
-from fedscale_ext.metrics.device_types import Participation, device_type_figures
-from fedscale_ext.metrics.energy import joules
-from fedscale_ext.server.schedule import client_times
+from fedscale_ext.metrics.device_types import device_type_figures
 
 
 class ByTypeAggregator(MultiModelAggregator):
@@ -27,50 +25,23 @@ class ByTypeAggregator(MultiModelAggregator):
         """The work item of a client, with the server's state as it is now."""
         raise NotImplementedError
 
-    def usual(self, *, first: bool) -> list[WorkItem]:
-        """Work items of one round of all clients, in the order of their numbers.
-
-        Args:
-            first: Whether it is the round in which a client takes part for the first time.
-
-        Returns:
-            An item for each client.
-
-        """
-        return [self.item_of(client + 1) for client in range(self.task.num_clients)]
-
-    def opening(self) -> list[WorkItem]:
-        """Work items of all clients in the job's first round, in the order of their numbers."""
-        return self.usual(first=True)
-
     def next_items(self) -> list[WorkItem]:
         """Work items of all clients in the next round, in the order of their numbers."""
-        return self.usual(first=False)
+        return [self.item_of(client + 1) for client in range(self.task.num_clients)]
 
     def results(self) -> dict[str, Any]:
         """Report accuracy, rounds, time, modelled energy and transmission by type."""
-        items = self.usual(first=False), self.usual(first=True), self.opening()
-        usual, first, opening = map(self._participation, items)
         shares = self.kept_share()
         figures = device_type_figures(
-            self.history, self.type_of, self.type_names(), usual, first, opening, shares,
+            self.history,
+            self.type_of,
+            self.type_names(),
+            self.population.computation_ms,
+            one_way_bytes=self.one_way(),
+            kept_share=shares,
             tested=self.scheduled_tests(last=True),
-        )  # fmt: skip
-        return figures if shares is None else {**figures, "kept_share": shares.tolist()}
-
-    def _participation(self, items: Sequence[WorkItem]) -> Participation:
-        down, up = (np.array(list(map(each, items)), dtype=np.float64) for each in (self.traffic, self.uploaded))
-        _, computation, communication = client_times(
-            items,
-            self.pool,
-            self.population,
-            self.task,
-            reference_macs=self.config.job.reference_macs,
-            traffic=self.traffic,
-            upload=self.uploaded,
         )
-        energy = joules(self.population.computation_ms, computation, communication, down, up)
-        return Participation(self.one_way(up), down + up, computation + communication, energy)
+        return figures if shares is None else {**figures, "kept_share": shares.tolist()}
 
     def report_dealt_beyond(self, macs: Sequence[float], key: str) -> None:
         """Count and report the clients that do not afford their type, where a hyperparameter deals the types.
@@ -93,6 +64,9 @@ class ByTypeAggregator(MultiModelAggregator):
         """
         return None
 
-    def one_way(self, up: np.ndarray) -> np.ndarray:
-        """Bytes of a participation that the paper's Table 4 counts, [clients]: the uploaded ones, ``up``."""
-        return up
+    def one_way(self) -> np.ndarray | None:
+        """Bytes that the paper's Table 4 counts for each client's participation, float64 [clients].
+
+        None where it counts those that clients upload.
+        """
+        return None

@@ -11,7 +11,7 @@ from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.convergence import settled
 from fedscale_ext.metrics.cost import MB
-from fedscale_ext.metrics.energy import CLASSES, LATENCY_MS, POWER_W
+from fedscale_ext.metrics.energy import CLASSES, LATENCY_MS, POWER_W, joules
 
 _ENERGY = (
     "modelled, not measured: power of the device's class times seconds of computation, and Wi-Fi's power and joules "
@@ -20,13 +20,12 @@ _ENERGY = (
 
 
 @dataclass(frozen=True)
-class Participation:
-    """Cost of one round for each client, all float64 [clients].
+class _Participations:
+    """All participations of a job's rounds, a row for each: its round, its client - 1, and what it cost."""
 
-    ``one_way_bytes`` are uploaded; ``bytes`` counts both directions.
-    """
-
-    one_way_bytes: np.ndarray
+    round: np.ndarray
+    client: np.ndarray
+    upload_bytes: np.ndarray
     bytes: np.ndarray
     seconds: np.ndarray
     energy_j: np.ndarray
@@ -36,33 +35,35 @@ def device_type_figures(
     records: Sequence[RoundRecord],
     type_of_client: np.ndarray,
     names: Sequence[str],
-    usual: Participation,
-    first: Participation | None = None,
-    opening: Participation | None = None,
+    computation_ms: np.ndarray,
+    *,
+    one_way_bytes: np.ndarray | None = None,
     kept_share: np.ndarray | None = None,
     tested: Sequence[RoundRecord] | None = None,
 ) -> dict[str, Any]:
     """Figures for the summary, JSON values: ``types`` has a row for each and one for all of them.
 
-    ``type_of_client`` int64 [clients] has the index in ``names`` of each client's type. ``first`` is what a client's
-    first round takes, where that differs from ``usual``; ``opening`` what it takes in round 1 of the job, where that
-    differs from ``first``. ``kept_share`` float64 [clients] is the part of the model that
-    a client holds in the end, for methods that keep parts of one model. ``tested`` are the rounds whose tests count, by
-    default all that have one.
+    ``type_of_client`` int64 [clients] has the index in ``names`` of each client's type. ``computation_ms``
+    float64 [clients] is the devices' latency per sample, which tells their power. ``one_way_bytes`` float64 [clients]
+    is what a device uploads as the paper counts it; by default, what a participation of its type has uploaded on
+    average over all ``records`` (0 where nobody took part). ``kept_share`` float64 [clients] is the part of the model
+    that a client holds in the end, for methods that keep parts of one model. ``tested`` are the rounds whose tests
+    count, by default all that have one.
 
-    Time and energy are means over a type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's
-    upload, times the rounds. ``traffic_mb`` counts both directions of all participants.
+    Time, energy and traffic are sums of what the records say of each participant. Time and energy are means over a
+    type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's upload, times the rounds.
+    ``traffic_mb`` counts both directions of all participants.
     """
     if tested is None:
         tested = [record for record in records if record.evaluation is not None]
     curves = _curves(tested, type_of_client, len(names))
     mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
-    first = first or usual
-    phases = usual, first, opening or first
     settled_index = settled(mean)
     last = tested[settled_index].round if settled_index is not None else 0
+    taken = _participations(records, computation_ms)
+    one_way = [_one_way(taken, type_of_client == index, one_way_bytes) for index in range(len(names))]
     types = [
-        {"type": name, **_of_type(records, tested, curves[:, index], type_of_client == index, phases, last)}
+        {"type": name, **_of_type(taken, tested, curves[:, index], type_of_client == index, one_way[index], last)}
         for index, name in enumerate(names)
     ]
     at_the_end = {} if kept_share is None else {"kept_share": kept_share}
@@ -78,7 +79,7 @@ def device_type_figures(
         "accuracy": mean[-1] if mean else None,
         "settled_round": last or None,
         "settled_accuracy": mean[settled_index] if settled_index is not None else None,
-        "one_way_mb": sum(_one_way(usual, type_of_client == index) for index in range(len(names))) * last / MB,
+        "one_way_mb": sum(one_way) * last / MB,
         "traffic_mb": sum(each["traffic_mb"] for each in types),
         **{
             name: sum(each["clients"] * each[name] for each in types) / max(len(type_of_client), 1)
@@ -110,42 +111,51 @@ def _curves(tested: Sequence[RoundRecord], type_of_client: np.ndarray, types: in
 
 
 def _of_type(
-    records: Sequence[RoundRecord],
+    taken: _Participations,
     tested: Sequence[RoundRecord],
     curve: np.ndarray,
     mine: np.ndarray,
-    phases: tuple[Participation, Participation, Participation],
+    one_way: float,
     untested_last: int,
 ) -> dict[str, Any]:
     """Figures of one type; costs until it settled, or until round ``untested_last`` where nobody of it is tested."""
     settled_index = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
     last = tested[settled_index].round if settled_index is not None else untested_last
-    taken, opened = (np.zeros(len(mine), dtype=np.int64) for _ in range(2))
-    for record in records:
-        if record.round <= last:
-            clients_of_round = np.array(record.participants, dtype=np.int64) - 1
-            taken[clients_of_round] += 1
-            opened[clients_of_round] += record.round == 1
-    times = taken - (taken > 0), (taken > 0) - opened, opened  # usual, first, opening
+    counted = mine[taken.client] & (taken.round <= last)
     clients = int(mine.sum())
-
-    def total(name: str) -> float:
-        costs = [getattr(phase, name) * number for phase, number in zip(phases, times, strict=True)]
-        return float(sum(costs)[mine].sum())
-
     return {
         "clients": clients,
         "accuracy": float(curve[-1]) if len(curve) else None,
         "curve": [[record.round, float(value)] for record, value in zip(tested, curve, strict=True)],
         "settled_round": last if settled_index is not None else None,
         "settled_accuracy": float(curve[settled_index]) if settled_index is not None else None,
-        "one_way_mb": _one_way(phases[0], mine) * last / MB,
-        "traffic_mb": total("bytes") / MB,
-        "time_s": total("seconds") / max(clients, 1),
-        "modelled_energy_j": total("energy_j") / max(clients, 1),
+        "one_way_mb": one_way * last / MB,
+        "traffic_mb": float(taken.bytes[counted].sum()) / MB,
+        "time_s": float(taken.seconds[counted].sum()) / max(clients, 1),
+        "modelled_energy_j": float(taken.energy_j[counted].sum()) / max(clients, 1),
     }
 
 
-def _one_way(usual: Participation, mine: np.ndarray) -> float:
-    """Bytes that a device of a type hands in."""
-    return float(usual.one_way_bytes[mine].mean()) if mine.any() else 0.0
+def _participations(records: Sequence[RoundRecord], computation_ms: np.ndarray) -> _Participations:
+    """What the records say of each participant, and the energy that follows from it."""
+
+    def column(name: str) -> np.ndarray:
+        return np.array([value for record in records for value in getattr(record, name)], dtype=np.float64)
+
+    client = np.array([client - 1 for record in records for client in record.participants], dtype=np.int64)
+    down, up = column("client_download_bytes"), column("client_upload_bytes")
+    computation, communication = column("client_computation_s"), column("client_communication_s")
+    return _Participations(
+        round=np.array([record.round for record in records for _ in record.participants], dtype=np.int64),
+        client=client,
+        upload_bytes=up,
+        bytes=down + up,
+        seconds=computation + communication,
+        energy_j=joules(computation_ms[client], computation, communication, down, up),
+    )
+
+
+def _one_way(taken: _Participations, mine: np.ndarray, one_way_bytes: np.ndarray | None) -> float:
+    """Bytes that a device of a type uploads in a round; 0 where none has."""
+    uploads = taken.upload_bytes[mine[taken.client]] if one_way_bytes is None else one_way_bytes[mine]
+    return float(uploads.mean()) if len(uploads) else 0.0

@@ -84,8 +84,7 @@ class Guided:
         worth_by_client: dict[int, list[float]] = {}
         for update in updates:
             worth_by_client.setdefault(update.client, []).append(self.worth(update))
-        counted = sorted({item.client for item in schedule.items})
-        clients = np.array([*counted, *schedule.late.tolist()], dtype=np.int64)
+        clients = np.array([*schedule.clients, *schedule.late.tolist()], dtype=np.int64)
         utility = np.array([np.mean(worth_by_client.get(client, [np.nan])) for client in clients.tolist()])
         self.oort.learn(round, clients, utility, np.concatenate([schedule.durations_s, schedule.late_s]))
 
@@ -142,15 +141,14 @@ class Pyramid(Guided):
         waiting = dict(zip((clients + 1).tolist(), zip(slack.tolist(), computation.tolist(), strict=True), strict=True))
         longer = [self._lengthened(item, *waiting[item.client]) for item in items]
         _, computation, communication = self._times(longer)
-        durations = computation + communication
         availability = self._job.population.availability
         if availability is not None:
-            there = availability.online_at(clients, clock_s + durations)
+            there = availability.online_at(clients, clock_s + computation + communication)
             stay = set((clients[there] + 1).tolist())
             longer = [new if new.client in stay else item for new, item in zip(longer, items, strict=True)]
             _, computation, communication = self._times(longer)
-            durations = computation + communication
-        return replace(schedule, items=longer, durations_s=durations, duration_s=float(durations.max()))
+        refined = replace(schedule, items=longer, computation_s=computation, communication_s=communication)
+        return replace(refined, duration_s=float(refined.durations_s.max()))
 
     def _ratios(self, items: Sequence[WorkItem]) -> dict[int, float]:
         """Share of its update that each client leaves out."""

@@ -2,8 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from fedscale_ext.core.types import RoundRecord, Update, WorkItem
 from fedscale_ext.server.schedule import Schedule
@@ -54,6 +56,9 @@ def round_record(
         stepped[item.model] = stepped.get(item.model, 0.0) + update.trained * item.compute_fraction
         passed[item.model] = passed.get(item.model, 0.0) + update.trained * item.forward_fraction
     samples = sum(update.trained for update in updates)
+    participants = sorted({update.client for update in updates})
+    downloads = [(item.client, download(item)) for item in schedule.items]
+    uploads = [(update.client, upload(update.item)) for update in updates]
     loss = math.fsum(update.loss * update.trained for update in updates) / samples if samples else math.nan
     passed_macs = float(sum(count * cost[key].forward_macs for key, count in passed.items()))
     forward_macs = float(sum(count * cost[key].forward_macs for key, count in stepped.items())) + passed_macs
@@ -65,7 +70,7 @@ def round_record(
         client_durations_s=schedule.durations_s.tolist(),
         wall_s=0.0,
         selected=selected,
-        participants=sorted({update.client for update in updates}),
+        participants=participants,
         assignments=dict(assignments),
         offline=schedule.offline + offline,
         stragglers=schedule.stragglers,
@@ -76,6 +81,24 @@ def round_record(
         forward_macs=forward_macs + beside["forward_macs"],
         training_macs=training_macs + beside["forward_macs"],
         late_download_bytes=sum(map(download, schedule.late_items)),
-        download_bytes=sum(map(download, schedule.items)) + beside["download_bytes"],
-        upload_bytes=sum(upload(update.item) for update in updates) + beside["upload_bytes"],
+        download_bytes=sum(count for _, count in downloads) + beside["download_bytes"],
+        upload_bytes=sum(count for _, count in uploads) + beside["upload_bytes"],
+        client_download_bytes=_by_participant(participants, downloads),
+        client_upload_bytes=_by_participant(participants, uploads),
+        client_computation_s=_seconds(participants, schedule.clients, schedule.computation_s),
+        client_communication_s=_seconds(participants, schedule.clients, schedule.communication_s),
     )
+
+
+def _by_participant(participants: Sequence[int], counts: Iterable[tuple[int, int]]) -> list[int]:
+    """Sums of (client, count) over each participant's items; other clients failed."""
+    sums: Counter[int] = Counter()
+    for client, count in counts:
+        sums[client] += count
+    return [sums[client] for client in participants]
+
+
+def _seconds(participants: Sequence[int], clients: Sequence[int], seconds: np.ndarray) -> list[float]:
+    """Participants' entries of ``seconds`` [clients]."""
+    of_client = dict(zip(clients, seconds.tolist(), strict=True))
+    return [of_client[client] for client in participants]

@@ -13,20 +13,32 @@ from fedscale_ext.submodels.model_pool import ModelPool
 
 @dataclass(frozen=True)
 class Schedule:
-    """The work items that count, by client, and the durations of these clients in virtual seconds [clients].
+    """The work items that count, by client, and how long these clients compute and communicate.
 
+    ``computation_s`` and ``communication_s`` are virtual seconds, float64 [clients], of all items of a client.
     ``duration_s``: the round lasts until its last counted client is done; where all went offline,
     until the last of them would have been. ``late``: ids of the clients that were too slow to count, how long they
     would have taken (``late_s``), and their work (``late_items``), which costs them a download and computation.
     """
 
     items: list[WorkItem]
-    durations_s: np.ndarray
+    computation_s: np.ndarray
+    communication_s: np.ndarray
     duration_s: float
     late: np.ndarray
     late_s: np.ndarray
     offline: int
     late_items: Sequence[WorkItem] = ()
+
+    @property
+    def clients(self) -> list[int]:
+        """Ids of the clients that count, ascending."""
+        return sorted({item.client for item in self.items})
+
+    @property
+    def durations_s(self) -> np.ndarray:
+        """Virtual seconds that each of them takes, float64 [clients]."""
+        return self.computation_s + self.communication_s
 
     @property
     def stragglers(self) -> int:
@@ -66,7 +78,8 @@ def schedule_round(
     chosen, late = set((clients[counted] + 1).tolist()), set((clients[order[collect:]] + 1).tolist())
     return Schedule(
         items=[item for item in items if item.client in chosen],
-        durations_s=durations[counted],
+        computation_s=computation[counted],
+        communication_s=communication[counted],
         duration_s=float((durations[counted] if len(counted) else durations).max(initial=0.0)),
         late=clients[np.sort(order[collect:])] + 1,
         late_s=durations[np.sort(order[collect:])],

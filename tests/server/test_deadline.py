@@ -61,7 +61,9 @@ def test_the_time_is_that_of_the_clients_model_and_samples(deadline_s: float | N
 def test_a_late_client_that_does_not_count_is_told_too() -> None:
     told: list[str] = []
     notices = DeadlineNotices(make_config({}, {"deadline_s": 1.0}), told.append)
-    notices.scheduled(3, Schedule([], np.array([0.5, 1.0]), 1.0, np.array([7]), np.array([1.5]), 0))
-    notices.scheduled(4, Schedule([], np.array([9.0]), 9.0, np.array([]), np.array([]), 0))
+    notices.scheduled(
+        3, Schedule([], np.array([0.4, 0.7]), np.array([0.1, 0.3]), 1.0, np.array([7]), np.array([1.5]), 0)
+    )
+    notices.scheduled(4, Schedule([], np.array([8.0]), np.array([1.0]), 9.0, np.array([]), np.array([]), 0))
     assert len(told) == 1
     assert told[0].startswith("1 of the 3 clients of round 3 take longer than deadline_s, 1 s: the slowest takes 1.5 s")

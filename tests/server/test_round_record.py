@@ -1,7 +1,11 @@
 """What a round cost: samples, passes forward alone, and the virtual clock agree."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedscale_ext import models
 from fedscale_ext.core.types import RoundRecord, Task, Update, WorkItem
@@ -15,7 +19,12 @@ COST = models.cost(SPEC)
 SEEN = 20  # samples of a client's two steps
 
 
-def played(*items: WorkItem) -> tuple[Schedule, RoundRecord]:
+def played(
+    *items: WorkItem,
+    failed: Sequence[int] = (),
+    download: Callable[[WorkItem], int] = lambda item: 0,
+    upload: Callable[[WorkItem], int] = lambda item: 0,
+) -> tuple[Schedule, RoundRecord]:
     pool = ModelPool()
     pool.add("m", SPEC, {})
     devices = Population(np.full(3, 100.0), np.full(3, 1e15), None, "test")
@@ -23,10 +32,10 @@ def played(*items: WorkItem) -> tuple[Schedule, RoundRecord]:
     schedule = schedule_round(
         list(items), pool, devices, task, clock_s=0.0, collect=3, reference_macs=COST.forward_macs
     )
-    updates = [Update(item, 1, 0, 50, SEEN, 2, 1.0, 1.0) for item in items]
+    updates = [Update(item, 1, 0, 50, SEEN, 2, 1.0, 1.0) for item in items if item.client not in failed]
     record = round_record(
         1, schedule, updates, pool, clock_s=0.0, duration_s=0.0, selected=3, offline=0, failed={}, learning_rate=0.1,
-        download=lambda item: 0, upload=lambda item: 0,
+        download=download, upload=upload,
         beside={"forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0},
     )  # fmt: skip
     return schedule, record
@@ -50,3 +59,44 @@ def test_it_takes_a_third_of_a_steps_time() -> None:
     seconds = [played(item)[0].durations_s[0] for item in (
         WorkItem(1, "m"), WorkItem(1, "m", forward_fraction=3.0), WorkItem(1, "m", compute_fraction=2.0))]  # fmt: skip
     assert seconds[1] == pytest.approx(2 * seconds[0], rel=1e-6) and seconds[1] == pytest.approx(seconds[2])
+
+
+def test_each_participant_has_what_its_round_cost() -> None:
+    """Client 2 has two items, client 3 failed, and client 1 uploads less than it downloads."""
+    items = [WorkItem(1, "m"), WorkItem(2, "m"), WorkItem(2, "m", compute_fraction=0.5), WorkItem(3, "m")]
+    download = {1: 7, 2: 10, 3: 1000}
+    schedule, record = played(
+        *items, failed=[3], download=lambda item: download[item.client], upload=lambda item: item.client
+    )
+    assert record.participants == [1, 2]
+    assert (record.client_download_bytes, record.client_upload_bytes) == ([7, 20], [1, 4])
+    assert (record.download_bytes, record.upload_bytes) == (7 + 20 + 1000, 1 + 4)
+    assert record.client_computation_s == schedule.computation_s[:2].tolist()
+    assert record.client_communication_s == schedule.communication_s[:2].tolist()
+    assert record.client_durations_s == schedule.durations_s.tolist()
+    assert record.client_computation_s[1] == pytest.approx(1.5 * record.client_computation_s[0])
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(data=st.data())
+def test_the_costs_of_participants_are_those_of_their_items(data: st.DataObject) -> None:
+    clients = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=6))
+    down, up = (data.draw(st.lists(st.integers(0, 99), min_size=len(clients), max_size=len(clients))) for _ in range(2))
+    failed = data.draw(st.sets(st.integers(1, 3)))
+    items = [WorkItem(client, "m", {"number": number}) for number, client in enumerate(clients)]
+    _, record = played(
+        *items,
+        failed=sorted(failed),
+        download=lambda item: down[item.objective["number"]],
+        upload=lambda item: up[item.objective["number"]],
+    )
+    assert record.participants == sorted(set(clients) - failed)
+    sums = [
+        [sum(one for client, one in zip(clients, values, strict=True) if client == each) for values in (down, up)]
+        for each in record.participants
+    ]
+    assert sums == [list(pair) for pair in zip(record.client_download_bytes, record.client_upload_bytes, strict=True)]
+    assert len(record.client_computation_s) == len(record.client_communication_s) == len(record.participants)
+    if not failed.intersection(clients):
+        assert sum(record.client_download_bytes) == record.download_bytes
+        assert sum(record.client_upload_bytes) == record.upload_bytes

@@ -98,7 +98,7 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
 
     def _items_of(self, round: int, clients: Sequence[int]) -> list[WorkItem]:
         rows, known = self._hand_out(round), self.downloaded.tolist()
-        return [self._item(client, rows, self.target, first=not known[client - 1]) for client in clients]
+        return [self._item(client, rows, first=not known[client - 1]) for client in clients]
 
     def _hand_out(self, round: int) -> Tensor:
         """Set what clients learn from in a round, and return the rows whose logits they report, int64 [rows]."""
@@ -110,15 +110,15 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
         self.ask(rows, **more)
         return rows
 
-    def _item(self, client: int, rows: Tensor, target: Tensor, *, first: bool) -> WorkItem:
+    def _item(self, client: int, rows: Tensor, *, first: bool) -> WorkItem:
         phases, everything = self.phases(first), len(self.public.x)
         return self.personal_item(
             client,
             {"public": phases},
             self.overrides(first),
-            trained=sum(each["epochs"] * (len(target) if each["told"] else everything) for each in phases),
+            trained=sum(each["epochs"] * (len(self.target) if each["told"] else everything) for each in phases),
             passed=len(rows),
-            bytes=target.nbytes + (self._download if first else 0),
+            bytes=self.target.nbytes + (self._download if first else 0),
             upload=len(rows) * self._row_bytes,
         )
 
@@ -148,18 +148,6 @@ class LogitsExchangeAggregator(PublicModelsAggregator, PersonalModelsAggregator)
         if limit is None:
             return torch.arange(count)
         return torch.from_numpy(np.sort(stream(self.seed, round, "public samples").permutation(count)[:limit]))
-
-    def usual(self, *, first: bool) -> list[WorkItem]:
-        """Work items of a round of all clients; newcomers also get the public samples."""
-        return self._items(self.target, first=first)
-
-    def opening(self) -> list[WorkItem]:
-        """Work items of all clients in the first round, in which there is no target yet."""
-        return self._items(self.target[:0], first=True)
-
-    def _items(self, target: Tensor, *, first: bool) -> list[WorkItem]:
-        rows, clients = self.answer_rows(1), range(1, self.task.num_clients + 1)
-        return [self._item(client, rows, target, first=first) for client in clients]
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return who has the public samples, and the target of the next round."""

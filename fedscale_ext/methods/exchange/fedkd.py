@@ -229,11 +229,6 @@ class FedKDAggregator(MutualAggregator):
         whole = self.pool[KEY].cost.bytes
         return replace(item, bytes=min(whole, sum(self.update_bytes[received:])))
 
-    def usual(self, *, first: bool) -> list[WorkItem]:
-        """Work items of one round of all clients; a client first downloads the whole mentee."""
-        whole = self.pool[KEY].cost.bytes
-        return [replace(item, bytes=whole) if first else item for item in super().usual(first=first)]
-
     def uploaded(self, item: WorkItem) -> int:
         """Bytes that a client sends; in a round's record those that it has sent."""
         return self.sent.upload(item)

@@ -171,10 +171,8 @@ class FedL2GAggregator(SharedFeaturesAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Draw the guiding vectors."""
-        self.vectors = torch.zeros(0)
         super().init_state(population, task)
         self.vectors = torch.randn(task.num_classes, self.width, generator=torch_stream(self.seed, "vectors"))
-        self.opening_bytes = self.vectors.nbytes
         if self.args.rounds <= self.params.warm_up:
             self.notice(
                 f"no client trains in this job: fedl2g.warm_up is {self.params.warm_up}, and rounds are no more"

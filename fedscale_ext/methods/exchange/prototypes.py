@@ -116,9 +116,8 @@ class PrototypesAggregator(SharedFeaturesAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models; no class has a prototype yet."""
-        self.prototypes = torch.zeros(0)
-        self.known = torch.zeros(task.num_classes, dtype=torch.bool)
         super().init_state(population, task)
+        self.known = torch.zeros(task.num_classes, dtype=torch.bool)
         self.prototypes = torch.zeros(task.num_classes, self.width)
 
     def template(self, spec: ModelSpec) -> State:

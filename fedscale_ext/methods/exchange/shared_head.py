@@ -28,7 +28,6 @@ class SharedHeadAggregator(SharedFeaturesAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create models that begin with one head."""
-        self.head = {}
         super().init_state(population, task)
         if len({self.final_layer(key).biased for key in self.keys}) > 1:
             raise UserError(
@@ -36,7 +35,6 @@ class SharedHeadAggregator(SharedFeaturesAggregator):
                 "there; choose other types"
             )
         self.head = head_of(self.pool[self.keys[0]].state, self.final_layer(self.keys[0]))
-        self.opening_bytes = sum(tensor.nbytes for tensor in self.head.values())
         for key in self.keys[1:]:
             tensors = self.final_layer(key).tensors
             head = {tensors[name]: self.head[name] for name in tensors}

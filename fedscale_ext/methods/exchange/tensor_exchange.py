@@ -184,7 +184,6 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
         for spec in self.type_specs().values():
             final_layer(spec)  # UserError where there is none
         super().init_state(population, task)
-        self.opening_bytes = bytes_of(self.message_for(1))
 
     def smallest_cost(self) -> Cost:
         """Training the smallest type's model, and sending what belongs to it."""
@@ -212,10 +211,6 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
             passed=self.passes_beside(client),
             bytes=bytes_of(self.message_for(client)),
         )
-
-    def opening(self) -> list[WorkItem]:
-        """Work items of all clients in the first round."""
-        return [replace(item, bytes=self.opening_bytes) for item in self.usual(first=True)]
 
     def uploaded(self, item: WorkItem) -> int:
         """Bytes that a client sends; in a round's record those that it has sent."""

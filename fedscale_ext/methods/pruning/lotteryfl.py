@@ -205,9 +205,9 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """Names of the types; without types, all clients prune the one model from the whole."""
         return [f"x{ratio:g}" for ratio in self.params.param_ratio] or [KEY]
 
-    def one_way(self, up: np.ndarray) -> np.ndarray:
+    def one_way(self) -> np.ndarray:
         """Bytes of the whole model, as of other systems that prune: float64 [clients]."""
-        return np.full(len(up), self.pool[KEY].cost.bytes, dtype=np.float64)
+        return np.full(self.task.num_clients, self.pool[KEY].cost.bytes, dtype=np.float64)
 
     def kept_share(self) -> np.ndarray:
         """Share of surviving weights and of what is never pruned, float64 [clients]."""

@@ -106,7 +106,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         keys: list[str] = self.params.keys
         return keys
 
-    def one_way(self, up: np.ndarray) -> np.ndarray:
+    def one_way(self) -> np.ndarray:
         """Bytes of the type's network, whatever part of it travels: float64 [clients]."""
         return np.array([cost.bytes for cost in self.costs], dtype=np.float64)[self.type_of]
 

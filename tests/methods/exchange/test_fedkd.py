@@ -157,7 +157,7 @@ def test_a_client_downloads_what_it_lacks_and_uploads_its_factors(tmp_path: Path
     # client 1 lacks the last update, and client 5 all; clients 4 and 6 have no mentee
     assert downloads == [third, min(whole, second + third), third, whole, min(whole, first + second + third), whole]
     assert found.uploaded(found.item_of(1)) == num_bytes(mentee, torch.ones_like(ranks)) < whole / 3
-    assert [item.bytes for item in found.opening()] == [whole] * 6
+    assert [found.traffic(item) for item in found.next_items()] == downloads
 
 
 def test_a_resumed_server_knows_what_clients_have(tmp_path: Path) -> None:

@@ -143,7 +143,6 @@ def test_rows_of_studied_classes_count_as_traffic_and_the_quiz_as_work(tmp_path:
     row, every = 4 * WIDTH, 4 * CLASSES
     (item,) = found.assign(1, np.array([2]))  # of 20 samples, 5 of them in the quiz
     assert found.traffic(item) == CLASSES * row and found.uploaded(item) == CLASSES * row + every
-    assert found.opening()[1].bytes == CLASSES * row
     assert item.overrides == {"held_out": 0.25, "local_steps": 1, "batch_size": 6}
     # of the six samples of its only step: that step, the quiz of five, and a derivative that costs two forward passes
     assert item.compute_fraction == pytest.approx((6 + 5) / 6) and item.forward_fraction == 2.0

@@ -180,10 +180,10 @@ def test_groups_give_the_weakest_the_smallest_p() -> None:
 
 
 @pytest.mark.parametrize("distil", [False, True])
-def test_a_usual_round_costs_the_mean_of_all_draws(distil: bool) -> None:
+def test_the_next_round_costs_the_mean_of_all_draws(distil: bool) -> None:
     made = server(FjordAggregator, "fjord", p=[0.25, 1.0], distil=distil)
     whole, quarter = (made.pool[key].cost.forward_macs for key in made.keys)
-    (first, *_) = made.usual(first=False)
+    (first, *_) = made.next_items()
     assert first.compute_fraction == pytest.approx(((whole + quarter) / 2 + distil * whole / 2) / whole)
 
 
