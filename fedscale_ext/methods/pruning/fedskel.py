@@ -12,8 +12,9 @@ network with the server's newest skeleton filters. Moss's text (section 5) has d
 types say how much is updated, as FedSkel's forward pass is whole by design.
 
 Traffic counts the filters of the skeleton, in SetSkel rounds the whole model and on its way up a bit for each filter.
-Of the MACs of a step the forward pass counts in full, and so does the backward pass but for convolutions, where it counts
-by their share of skeleton filters. What both sides really exchange and compute here is dense. Each client's network is kept in the job's folder, as a device would.
+MACs of a step are those of a whole forward pass and of the gradients: convolutions have them for skeleton filters only,
+linear layers in full. What both sides really exchange and compute here is dense. Each client's network is kept in the
+job's folder, as a device would.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -278,8 +279,8 @@ class FedSkelAggregator(PrunedTypesAggregator):
         """MACs of the backward pass, relative to the whole model's: convolutions compute those of skeleton filters."""
         cost, skipped = self.pool[KEY].cost, 0.0
         for name, macs in self._backward_macs.items():
-            filters = self._layers[name].out_channels
-            skipped += macs * (1 - skeleton_size(filters, share) / filters)
+            count = self._layers[name].out_channels
+            skipped += macs * (1 - skeleton_size(count, share) / count)
         return 1 - skipped / (cost.training_macs - cost.forward_macs)
 
     def _skeleton_bytes(self, share: float) -> int:
