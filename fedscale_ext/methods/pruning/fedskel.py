@@ -105,7 +105,8 @@ def skeleton_of(client_state: State, layers: Iterable[str], state: Mapping[str, 
 
 def backward_macs(spec: ModelSpec) -> dict[str, int]:
     """MACs per sample of the backward pass of each convolution, by name: the gradients of its weights and inputs."""
-    model, macs = skeleton(spec), {}
+    model = skeleton(spec)
+    macs: dict[str, int] = {}
 
     def hook(name: str) -> Any:
         def count(layer: nn.Conv2d, inputs: tuple[Tensor, ...], output: Tensor) -> None:
