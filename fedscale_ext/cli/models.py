@@ -34,8 +34,8 @@ def list_models(
     from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.driver.tables import console, print_table
 
-    name, shape, classes = _samples(data)
-    rows, unfit = _rows(shape, classes)
+    name, shape, classes, text = _samples(data)
+    rows, unfit = _rows(shape, classes, text)
     out = console()
     print_table(out, ["model", "family", "parameters", "MMACs", "has"], rows)
     out.print(f"\non {name}: samples of {shape_text(shape)}, {classes} classes", highlight=False, soft_wrap=True)
@@ -44,24 +44,25 @@ def list_models(
         out.print(f"cannot read such samples: {', '.join(unfit)}", highlight=False)
 
 
-def _samples(data: str) -> tuple[str, tuple[int, int, int], int]:
-    """Return the name, the samples' shape and the number of classes of a known data set, or of a folder's."""
+def _samples(data: str) -> tuple[str, tuple[int, int, int], int, bool]:
+    """Return a known data set's, or a folder's, name, shape of samples, number of classes, and whether it is text."""
     from fedscale_ext.cli.dataset import kind_of
-    from fedscale_ext.data.registry import KNOWN, known
+    from fedscale_ext.data.registry import KNOWN, is_text, known
     from fedscale_ext.data.store import open_data_set
 
     entry, folder = known(data), Path(data)
     if entry is not None:
-        return entry.name, entry.shape, entry.classes
+        return entry.name, entry.shape, entry.classes, entry.text
     if not folder.is_dir():
         raise UserError(
             f"there is no data set and no folder {data!r}{meant_or_known(data, [each.name for each in KNOWN])}"
         )
-    samples = open_data_set(folder, kind_of(folder, None))
-    return data, samples.input_shape, samples.num_classes
+    kind = kind_of(folder, None)
+    samples = open_data_set(folder, kind)
+    return data, samples.input_shape, samples.num_classes, is_text(kind)
 
 
-def _rows(shape: tuple[int, int, int], classes: int) -> tuple[list[list[str]], list[str]]:
+def _rows(shape: tuple[int, int, int], classes: int, text: bool) -> tuple[list[list[str]], list[str]]:
     """Return a row for each model that reads such samples, and the names of the others."""
     from fedscale_ext import models
     from fedscale_ext.models.registry import model_names
@@ -69,7 +70,7 @@ def _rows(shape: tuple[int, int, int], classes: int) -> tuple[list[list[str]], l
     rows, unfit = [], []
     for name in model_names():
         try:
-            spec = models.named_spec(name, shape, classes)
+            spec = models.named_spec(name, shape, classes, text=text)
             cost = models.cost(spec)
         except UserError:
             unfit.append(name)

@@ -41,14 +41,22 @@ _SIDES: dict[int, tuple[str, ...]] = {
 # models with exits take windows of a signal, of height 1, that are as long as the side above
 _WINDOWS = ("first_exit_", "multi_exit_", "single_exit_")
 
+READS_SYMBOLS = {
+    "rnn", "rnn_largest", "rnn_smallest",
+    "rnn_positions", "rnn_positions_largest", "rnn_positions_smallest",
+}  # fmt: skip
+"""Models of texts, whose samples are numbers of symbols; the others read pictures or other values."""
+
 LEAST_SIDE = {name: side for side, names in _SIDES.items() for name in names}
 
 
-def surely_takes(name: str, shape: tuple[int, int, int] | None) -> bool:
+def surely_takes(name: str, shape: tuple[int, int, int] | None, text: bool | None) -> bool:
     """Whether ``name`` is a model of the package that takes inputs of ``shape`` (C, H, W); None: not known.
 
-    False means: build the model to find out.
+    ``text`` says whether inputs are symbols of a text; None: not known. False means: build the model to find out.
     """
+    if text is not None and (name in READS_SYMBOLS) != text:
+        return False
     if name not in LEAST_SIDE or shape is None:
         return name in LEAST_SIDE
     _, height, width = shape

@@ -165,6 +165,12 @@ def known(name: str) -> KnownDataSet | None:
     return next((entry for entry in KNOWN if entry.name == spelt), None)
 
 
+def is_text(name: str) -> bool:
+    """Return whether samples of a data set are symbols of a text; only known data sets have texts."""
+    entry = known(name)
+    return entry is not None and entry.text
+
+
 def canonical(name: str) -> str:
     """Return the registry's spelling of a data set's name; the name itself where the data set is not known."""
     entry = known(name)

@@ -15,10 +15,12 @@ from fedscale_ext.config.model_names import surely_takes
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.layout import describe
 from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import is_text
 from fedscale_ext.util.reading import MEGA, read_json
 
 Shape = tuple[int, int, int]
 
+_SYMBOLS = ("supernet", "headed", "paired")  # families of which some networks read symbols of a text, and some do not
 _LISTS = ("types", "match_params")  # hyperparameters, of whichever method, that are lists of models
 
 
@@ -35,11 +37,12 @@ def check_models(config: JobConfig, data: bool) -> None:
         except UserError as error:
             raise UserError(f"unknown job_conf key {key!r}: {error}") from None
     shape, classes = _task(config) if data else (None, None)
+    text = is_text(config.fedscale.data_set) if data else None
     for key, model in _named(config):
-        if _surely_fits(model, shape, classes):
+        if _surely_fits(model, shape, classes, text):
             continue
         try:
-            _ask(model, shape, classes)
+            _ask(model, shape, classes, text)
         except UserError as error:
             raise UserError(f"key {key!r}: {error}") from None
 
@@ -64,23 +67,26 @@ def _task(config: JobConfig) -> tuple[Shape, int | None]:
     return about.shape, about.classes
 
 
-def _surely_fits(model: str, shape: Shape | None, classes: int | None) -> bool:
+def _surely_fits(model: str, shape: Shape | None, classes: int | None, text: bool | None) -> bool:
     if not model.endswith(".json"):
-        return surely_takes(model, shape)
+        return surely_takes(model, shape, text)
     if shape is None or classes is None:  # the file may lie on other machines; the aggregator compares it
         return True
     try:
-        fields = read_json(Path(model).expanduser(), MEGA)["fields"]
+        spec = read_json(Path(model).expanduser(), MEGA)
+        fields = spec["fields"]
+        if text or spec["family"] in _SYMBOLS:
+            return False
         return bool(fields["input_shape"] == list(shape) and fields["num_classes"] == classes)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _ask(model: str, shape: Shape | None, classes: int | None) -> None:
+def _ask(model: str, shape: Shape | None, classes: int | None, text: bool | None) -> None:
     from fedscale_ext.models import registry
     from fedscale_ext.models.files import configured_spec
 
     if shape is None:
         registry.check_name(model)
     else:
-        registry.skeleton(configured_spec(model, shape, classes or 1))
+        registry.skeleton(configured_spec(model, shape, classes or 1, text=text))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.cost import cost
-from fedscale_ext.models.registry import family, named_spec
+from fedscale_ext.models.registry import check_symbols, family, named_spec
 from fedscale_ext.util.reading import MEGA, read_json
 
 T = TypeVar("T")
@@ -21,23 +21,27 @@ _KEYS = ["family", "fields"]
 _LARGEST = 2047 * MEGA  # what max_message_mb can be set to; building on the meta device costs no memory
 
 
-def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+def configured_spec(
+    model: str, input_shape: tuple[int, int, int], num_classes: int, *, text: bool | None = None
+) -> ModelSpec:
     """Return the spec of a configuration's model.
 
     Args:
         model: A name, or the path of a spec that ends in .json.
         input_shape: Shape of a sample, (C, H, W).
         num_classes: Number of classes.
+        text: Whether samples are symbols of a text. None: not known, and all models are taken.
 
     Raises:
-        UserError: If the name is unknown, or the file is missing, damaged, not buildable or for another task.
+        UserError: If the name is unknown, the file is missing, damaged, not buildable or for another task, or the model
+            does not read such samples.
 
     """
     if not model.endswith(_SUFFIX):
         if "/" in model or model.endswith(".safetensors"):
             raise UserError(f"model {model} is no spec: give a file that ends in .json, as models/KEY.json of a job, "
                             "or the name of a model")  # fmt: skip
-        return named_spec(model, input_shape, num_classes)
+        return named_spec(model, input_shape, num_classes, text=text)
     path = Path(model).expanduser()
     spec = _read(path)
     try:
@@ -54,6 +58,7 @@ def configured_spec(model: str, input_shape: tuple[int, int, int], num_classes: 
                 f"{path} is a model for {name} {value!r:.60}, but this data set has {name} {required!r}; "
                 "give the spec of a job on data of that kind"
             )
+    check_symbols(str(path), spec, text)
     size = _built(path, spec, lambda: cost(spec).bytes)
     if size > _LARGEST:
         raise UserError(f"{path} is a model of {size:,} bytes; a message can carry {_LARGEST:,}")

@@ -39,7 +39,7 @@ class Family(Protocol):
     every tensor of the module's state_dict. Where it has ``FIELDS``, names of its specs' fields, a
     file's spec with another field is refused. A family may have ``cost``, where it knows that
     without building, and ``completed``, which fills in what a spec file leaves to the task (``SHORT``:
-    further fields that only such files have).
+    further fields that only such files have). ``reads_symbols``: spec -> whether the network reads numbers of symbols.
     """
 
     @property
@@ -51,10 +51,10 @@ class Family(Protocol):
 
 
 @lru_cache(maxsize=1)
-def _families() -> dict[str, Family]:
+def _built_in() -> dict[str, Family]:
     from fedscale_ext.models.families import headed, network_pair  # imported late, because they import this module
 
-    built_in = {
+    return {
         "headed": cast(Family, headed),
         "paired": cast(Family, network_pair),
         "nasbench201": cast(Family, nasbench201),
@@ -68,8 +68,12 @@ def _families() -> dict[str, Family]:
         "torchvision": cast(Family, torchvision_models),
         "custom_module": cast(Family, custom_module),
     }
+
+
+@lru_cache(maxsize=1)
+def _families() -> dict[str, Family]:
     from_entry_points = {point.name: cast(Family, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return {**from_entry_points, **built_in}
+    return {**from_entry_points, **_built_in()}
 
 
 def family(spec_or_name: ModelSpec | str) -> Family:
@@ -102,16 +106,19 @@ def _makers(name: str) -> Mapping[str, Callable[[tuple[int, int, int], int], Mod
     return makers
 
 
-def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
+def named_spec(
+    name: str, input_shape: tuple[int, int, int], num_classes: int, *, text: bool | None = None
+) -> ModelSpec:
     """Return the spec of a named model.
 
     Args:
         name: Name of the model, as in the configuration's ``model``, ``package.module:Class`` included.
         input_shape: Shape of a sample, (C, H, W).
         num_classes: Number of classes.
+        text: Whether samples are symbols of a text. None: not known, and all models are taken.
 
     Raises:
-        UserError: If the name is unknown, or a number is not positive.
+        UserError: If the name is unknown, a number is not positive, or the model does not read such samples.
 
     """
     makers = {} if custom_module.is_custom(name) else _makers(name)
@@ -122,7 +129,33 @@ def named_spec(name: str, input_shape: tuple[int, int, int], num_classes: int) -
         )
     channels, height, width = input_shape
     make = makers.get(name) or partial(custom_module.make, name)
-    return make((channels, height, width), num_classes)
+    spec = make((channels, height, width), num_classes)
+    check_symbols(name, spec, text)
+    return spec
+
+
+def reads_symbols(spec: ModelSpec) -> bool | None:
+    """Return whether the network reads numbers of symbols, and not pictures or other values; None if it may be either.
+
+    A family says so by ``reads_symbols``. Without that, those of the package read values, others either.
+    """
+    module: Any = family(spec)
+    if hasattr(module, "reads_symbols"):
+        answer: bool | None = module.reads_symbols(spec)
+        return answer
+    return False if spec.family in _built_in() else None
+
+
+def check_symbols(model: str, spec: ModelSpec, text: bool | None) -> None:
+    """Raise UserError if a model reads symbols of a text and samples are none, or the other way round."""
+    reads = reads_symbols(spec)
+    if reads is None or text is None or reads == text:
+        return
+    kinds = {False: ("pictures or other values", "cnn_small"), True: ("symbols of a text", "rnn_largest")}
+    (read, _), (samples, other) = kinds[reads], kinds[text]
+    raise UserError(
+        f"the model {model} reads {read}, and this data set has {samples}: name one that reads these, such as {other}"
+    )
 
 
 def build(spec: ModelSpec) -> nn.Module:

@@ -321,7 +321,7 @@ class MultiModelAggregator(MethodHooks):
         return round_record(
             self.round,
             schedule,
-            updates,
+            [dataclasses.replace(update, item=self.work_done(update)) for update in updates],
             self.pool,
             clock_s=self.global_virtual_clock,
             duration_s=schedule.duration_s + self._other_work["seconds"],

@@ -91,6 +91,12 @@ class MethodHooks(MethodTools):
         depends only on the plan. The state is not kept for :meth:`aggregate`."""
         raise NotImplementedError
 
+    def work_done(self, update: Update) -> WorkItem:
+        """The item of a client with what its round really took, for the round's record: as :meth:`assign` has it, by
+        default. For methods that learn only afterwards how much a client computed. What clients keep is taken in by
+        then."""
+        return update.item
+
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Turn the round's checked updates, sorted by client, into new server state.
 

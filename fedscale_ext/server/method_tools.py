@@ -18,6 +18,7 @@ from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.types import RoundRecord, State, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
+from fedscale_ext.data.registry import is_text
 from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.metrics.tensorboard import drop_events
 from fedscale_ext.server.announcements import ModelChoice, assignment_sentence, weak_notice
@@ -112,7 +113,8 @@ class MethodTools(MethodTraits, Coordinator):
         return self.args.model
 
     def _configured(self, model: str) -> ModelSpec:
-        return models.configured_spec(model, self.task.input_shape, self.task.num_classes)
+        text = is_text(self.args.data_set)
+        return models.configured_spec(model, self.task.input_shape, self.task.num_classes, text=text)
 
     def public_data(self) -> PublicData:
         """The samples that only the server holds; UserError where the configuration asks for none."""

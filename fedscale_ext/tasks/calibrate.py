@@ -22,7 +22,7 @@ import torch
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem
-from fedscale_ext.data.registry import known
+from fedscale_ext.data.registry import is_text
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.tasks.answer_checks import LONGEST_S
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
@@ -220,8 +220,7 @@ def _random_samples(worker: Worker, count: int) -> ClientSamples:
     data, device = worker.data, worker.bench.device
     generator = torch.Generator().manual_seed(0)
     shape, classes = (count, *data.input_shape), data.num_classes
-    entry = known(data.data_set)
-    if entry is not None and entry.text:
+    if is_text(data.data_set):
         x = torch.randint(classes, shape, generator=generator).float().to(device)
     else:
         x = torch.randn(*shape, generator=generator).to(device)

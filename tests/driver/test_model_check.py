@@ -76,6 +76,30 @@ def test_a_model_that_tells_so_only_when_it_is_built(refused):
 
 
 @pytest.mark.parametrize("key", KEYS)
+def test_a_model_of_symbols_for_pictures(refused, key):
+    assert refused(**{key: "rnn_largest"}) == (
+        f"fedscale: key {key!r}: the model rnn_largest reads symbols of a text, and this data set has pictures or "
+        "other values: name one that reads these, such as cnn_small\n"
+    )
+
+
+def test_a_file_of_symbols_for_pictures(refused, tmp_path):
+    fields = {"form": "rnn", "stages": 1, "ops": [["gru"], ["linear"]], "input_shape": [1, 28, 28], "num_classes": 62}
+    (tmp_path / "space.json").write_text(json.dumps({"family": "supernet", "fields": fields}))
+    assert "space.json reads symbols of a text" in refused(model=str(tmp_path / "space.json"))
+
+
+@pytest.mark.parametrize("model", ["first_exit_mlp", "file"])
+def test_a_model_of_pictures_for_a_text(refused, tmp_path, model):
+    if model == "file":
+        fields = {"input_shape": [1, 1, 80], "num_classes": 90, "widths": [4, 8], "kernels": [5, 3], "hidden": 8}
+        model = str(tmp_path / "cnn.json")
+        Path(model).write_text(json.dumps({"family": "cnn", "fields": fields}))
+    message = refused(data_set="shakespeare", model=model)
+    assert f"the model {model} reads pictures or other values" in message or "cannot be built" in message
+
+
+@pytest.mark.parametrize("key", KEYS)
 def test_a_file_with_another_number_of_classes(refused, tmp_path, key):
     message = refused(**{key: str(spec_file(tmp_path, classes=10))})
     assert "is a model for num_classes 10, but this data set has num_classes 62" in message

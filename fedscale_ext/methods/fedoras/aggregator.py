@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedscale_ext.data.registry import known
+from fedscale_ext.data.registry import is_text
 from fedscale_ext.method import (
     About,
     ClientTensors,
@@ -77,8 +77,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def on_text(self) -> bool:
         """Whether the job's data are text."""
-        entry = known(self.args.data_set)
-        return entry is not None and entry.text
+        return is_text(self.args.data_set)
 
     def smallest_spec(self) -> ModelSpec:
         """Spec of the cheapest path, unless ``capacity_model`` names another model."""

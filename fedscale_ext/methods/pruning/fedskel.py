@@ -12,8 +12,9 @@ network with the server's newest skeleton filters. Moss's text (section 5) has d
 types say how much is updated, as FedSkel's forward pass is whole by design.
 
 Traffic counts the filters of the skeleton, in SetSkel rounds the whole model and on its way up a bit for each filter.
-Of the MACs of a step the forward pass counts in full, the backward pass of convolutions by the skeleton's share. What
-both sides really exchange here is dense. Each client's network is kept in the job's folder, as a device would.
+MACs of a step are those of a whole forward pass and of the gradients: convolutions have them for skeleton filters only,
+linear layers in full. What both sides really exchange and compute here is dense. Each client's network is kept in the
+job's folder, as a device would.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ from fedscale_ext.method import (
     Count,
     Excludes,
     Feature,
+    ModelSpec,
     MultiModelClient,
     MultiModelExecutor,
     Population,
@@ -44,6 +46,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
+from fedscale_ext.models.counting import BATCH
 from fedscale_ext.models.registry import skeleton
 
 SKELETON = "skeleton/"  # begins the names of what tells which filters
@@ -98,6 +101,24 @@ def skeleton_of(client_state: State, layers: Iterable[str], state: Mapping[str, 
     return masks.unpack(
         {name.removeprefix(SKELETON): client_state[name] for name in client_state if name.startswith(SKELETON)}, like
     )
+
+
+def backward_macs(spec: ModelSpec) -> dict[str, int]:
+    """MACs per sample of the backward pass of each convolution, by name: the gradients of its weights and inputs."""
+    model = skeleton(spec)
+    macs: dict[str, int] = {}
+
+    def hook(name: str) -> Any:
+        def count(layer: nn.Conv2d, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            gradients = layer.weight.requires_grad + inputs[0].requires_grad
+            macs[name] = macs.get(name, 0) + gradients * output.numel() // BATCH * layer.weight[0].numel()
+
+        return count
+
+    for name, layer in filters(model).items():
+        layer.register_forward_hook(hook(name))
+    model.train()(torch.empty(BATCH, *spec["input_shape"], device="meta"))
+    return macs
 
 
 def rows(skeleton: State, parameters: Mapping[str, Tensor]) -> State:
@@ -218,6 +239,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
             raise UserError(
                 f"fedskel chooses filters, and the model {self.args.model} has no convolution; take another"
             )
+        self._backward_macs = backward_macs(model.spec)
         self.shares = [cost.parameters / model.cost.parameters for cost in self.costs]
         self.has = torch.zeros(task.num_clients, dtype=torch.bool)  # a skeleton
         self._round = 0
@@ -251,9 +273,16 @@ class FedSkelAggregator(PrunedTypesAggregator):
         if sets:
             bits = sum(-(-layer.out_channels // 8) for layer in self._layers.values())
             return WorkItem(client, KEY, objective, bytes=cost.bytes, upload=cost.bytes + bits)
-        # the forward pass is whole, the backward pass is that of the skeleton
-        bytes = self._skeleton_bytes(share)
-        return WorkItem(client, KEY, objective, compute_fraction=share, forward_fraction=1.0 - share, bytes=bytes)
+        backward, bytes = self._backward_share(share), self._skeleton_bytes(share)
+        return WorkItem(client, KEY, objective, compute_fraction=backward, forward_fraction=1.0 - backward, bytes=bytes)
+
+    def _backward_share(self, share: float) -> float:
+        """MACs of the backward pass, relative to the whole model's: convolutions compute those of skeleton filters."""
+        cost, skipped = self.pool[KEY].cost, 0.0
+        for name, macs in self._backward_macs.items():
+            count = self._layers[name].out_channels
+            skipped += macs * (1 - skeleton_size(count, share) / count)
+        return 1 - skipped / (cost.training_macs - cost.forward_macs)
 
     def _skeleton_bytes(self, share: float) -> int:
         state = self.pool[KEY].state

@@ -13,10 +13,13 @@ Where it departs from the public code, or the paper leaves it open:
 * A client shrinks in a round of ``proj_recovery`` only if it takes part in it; in the paper all clients do.
 * Both networks start alike, and both step with the job's learning rate (the paper's: 0.01 with momentum 0.9).
 * Momentum starts anew with each round.
+
+A client that shrinks does so before it trains. The virtual clock takes its steps for those of the network before: only
+the client learns which operators go. The round's record counts the MACs that it really computed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -26,12 +29,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.method import (
     About,
     ClientSamples,
     ClientState,
     ClientTensors,
+    Cost,
     Count,
     EvaluationPlan,
     Excludes,
@@ -51,6 +55,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.search.alive_operators import alive_ops, drawn_layer, everything, size_rows, without_each
 from fedscale_ext.methods.search.mixtures import mixture_of
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet.family import Searchable, tables
@@ -62,8 +67,8 @@ from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
+SHRINKS = "shrink"  # the stream that draws a client's layer
 ALIVE = "alive"  # beside a local state: bool [layers, most operators of a layer]
-Ops = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -89,20 +94,6 @@ class SpiderParams:
 
     def __post_init__(self) -> None:
         check_ranges(self, "spider")
-
-
-def everything(ops: Sequence[Sequence[str]]) -> np.ndarray:
-    """``alive`` of a network that keeps all operators of its layers: bool [layers, operators]."""
-    alive = np.zeros((len(ops), max(map(len, ops))), dtype=bool)
-    for layer, names in enumerate(ops):
-        alive[layer, : len(names)] = True
-    return alive
-
-
-def alive_ops(ops: Sequence[Sequence[str]], alive: np.ndarray) -> Ops:
-    """Names of the operators of each layer that are alive."""
-    return [tuple(name for name, keeps in zip(names, row, strict=False) if keeps)
-            for names, row in zip(ops, alive, strict=True)]  # fmt: skip
 
 
 class Local:
@@ -139,22 +130,17 @@ class Local:
             rng: Draws the layer.
 
         """
-        several = np.flatnonzero(self.alive.sum(1) > 1)
-        if not len(several):
+        layer = drawn_layer(self.alive, rng)
+        if layer is None:
             return
-        layer = int(rng.choice(several))
-        columns = np.flatnonzero(self.alive[layer])
-        without = []
-        for column in columns:
-            alive = self.alive.copy()
-            alive[layer, column] = False
+        without = {}
+        for column, alive in without_each(self.alive, layer).items():
             tensors = {name: tensor.clone() for name, tensor in self.hold(alive).items()}
             logits = torch.cat([self.run(tensors, part) for part in x.split(batch)])
             loss = nn.functional.cross_entropy(logits, y)
-            without.append((int((logits.argmax(-1) == y).sum()), -float(loss)))
-        order = sorted(range(len(columns)), key=lambda index: without[index])  # most is lost without the first
-        gone = [columns[order[-1]]] if how == "operator" else columns[order[1:]]
-        self.alive[layer, gone] = False
+            without[column] = (int((logits.argmax(-1) == y).sum()), -float(loss))
+        order = sorted(without, key=lambda column: without[column])  # most is lost without the first
+        self.alive[layer, order[-1:] if how == "operator" else order[1:]] = False
 
 
 class SpiderClient(MultiModelClient):
@@ -200,7 +186,7 @@ class SpiderClient(MultiModelClient):
         _, validation = hold_out(len(client_data), conf.held_out, conf.seed, conf.client_id)
         if settings["shrink"] and len(validation):
             rows = torch.from_numpy(validation).to(client_data.y.device)
-            rng = stream(conf.seed, conf.round, conf.client_id, "shrink")
+            rng = stream(conf.seed, conf.round, conf.client_id, SHRINKS)
             local.shrink(settings["shrink"], client_data.x[rows], client_data.y[rows], conf.batch_size, rng)
             local.release()
         parameters: list[Tensor] = [tensor for tensor in model.parameters() if tensor.requires_grad]
@@ -302,39 +288,80 @@ class SpiderAggregator(FedAvgAggregator):
         p = self.params
         shrinks = round >= p.proj_start and (round - p.proj_start) % p.proj_recovery == 0
         settings = {"lambda": p.lambda_local, "shrink": p.shrink if shrinks else None}
-        whole = self.pool[KEY].cost.forward_macs
-        return [
-            WorkItem(
-                client,
-                KEY,
-                {"spider": settings},
-                {"held_out": p.val_ratio},
-                compute_fraction=1 + self.local_macs(client) / whole,
-            )
-            for client in participants.tolist()
-        ]
+        self.alive_before = self.local.alive.copy()
+        items = []
+        for client in participants.tolist():
+            item = WorkItem(client, KEY, {"spider": settings}, {"held_out": p.val_ratio})
+            alive, layer = self.local.alive[client - 1], None
+            if shrinks and self.validation_samples(client):
+                layer = drawn_layer(alive, stream(self.seed, round, client, SHRINKS))
+            items.append(self.counted(item, alive, layer))
+        return items
 
-    def local_macs(self, client: int) -> float:
-        """MACs per sample of a client's newest local network."""
-        alive = self.local.alive[client - 1]
-        return self.tables.fixed_macs + float(self.tables.macs[alive].sum())
+    def work_done(self, update: Update) -> WorkItem:
+        """Count the steps of the network that the client shrank to, and the passes that chose it."""
+        before, after = (every[update.client - 1] for every in (self.alive_before, self.local.alive))
+        shrunk = np.flatnonzero((before != after).any(1))
+        return self.counted(update.item, after, int(shrunk[0]) if len(shrunk) else None)
+
+    def counted(self, item: WorkItem, alive: np.ndarray, layer: int | None) -> WorkItem:
+        """Count an item's work: steps of the global network, steps of the local one, passes that choose operators.
+
+        Args:
+            item: The item, of a client whose local network was as ``alive_before`` says.
+            alive: Operators of the local network in its steps, bool [layers, operators].
+            layer: The layer that shrinks, None for none.
+
+        """
+        whole, local = self.pool[KEY].cost, self.local_cost(alive)
+        passed = 0
+        if layer is not None:
+            networks = without_each(self.alive_before[item.client - 1], layer).values()
+            passes = sum(self.local_cost(network).forward_macs for network in networks)
+            passed = self.validation_samples(item.client) * passes
+        seen = int(self.task.step_sizes(item.client, item.overrides).sum())
+        backward = 1 + (local.training_macs - local.forward_macs) / (whole.training_macs - whole.forward_macs)
+        forward = 1 + local.forward_macs / whole.forward_macs + passed / (seen * whole.forward_macs)
+        return replace(item, compute_fraction=backward, forward_fraction=forward - backward)
+
+    def validation_samples(self, client: int) -> int:
+        """Number of samples that a client holds out."""
+        samples = int(self.task.train_sizes[client - 1])
+        return samples - trained_on(samples, self.params.val_ratio)
+
+    def local_cost(self, alive: np.ndarray) -> Cost:
+        """Cost of the local network with these operators, bool [layers, operators]."""
+        spec = self.pool[KEY].spec
+        return models.cost(spec.replace(ops=alive_ops(spec["ops"], alive)))
+
+    def local_costs(self) -> list[Cost]:
+        """Cost of each client's newest local network, index client - 1."""
+        return [self.local_cost(alive) for alive in self.local.alive]
+
+    def personal_bytes(self) -> Sequence[float]:
+        """Bytes of the operators that each client's local network keeps, and of what all networks have."""
+        return [float(cost.bytes) for cost in self.local_costs()]
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the clients' mean of the global network, by samples."""
         super().aggregate(round, updates, means)
         self.record("operators", {u.client: int(self.local.alive[u.client - 1].sum()) for u in updates})
-        self.record("local_macs", {update.client: self.local_macs(update.client) for update in updates})
+        costs = {update.client: self.local_cost(self.local.alive[update.client - 1]) for update in updates}
+        self.record("local_macs", {client: cost.forward_macs for client, cost in costs.items()})
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its local network; test the global one beside."""
         return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {"global": KEY})
 
     def results(self) -> dict[str, Any]:
-        """Report the memory of a client's step before its local network shrinks.
+        """Report the sizes of the clients' local networks, and the memory of a client's step before its one shrinks.
 
-        State and momentum are those of two networks.
+        State and momentum in memory are those of two networks.
         """
         moments = int(self.config.job.client_momentum > 0)
         one = training_memory(self.pool[KEY].spec, self.args.batch_size, moments=moments)
         both = one._replace(state=2 * one.state, optimizer=2 * one.optimizer)
-        return {"memory": [{"network": "global and local", **both.megabytes()}]}
+        return {
+            "memory": [{"network": "global and local", **both.megabytes()}],
+            "local_networks": size_rows(self.local_costs()),
+        }

@@ -86,6 +86,10 @@ def build(spec: ModelSpec) -> nn.Module:
     return module
 
 
+def reads_symbols(spec: ModelSpec) -> None:
+    """Nobody knows whether the network reads numbers of symbols."""
+
+
 def layout(spec: ModelSpec) -> Layout:
     """Return the axes of every tensor, from the network's forward pass."""
     return _layout(spec.replace(widths=()))

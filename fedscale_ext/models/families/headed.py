@@ -57,6 +57,11 @@ def layout(spec: ModelSpec) -> Layout:
     return {**axes, "head.weight": (classes, representation), "head.bias": (classes,)}
 
 
+def reads_symbols(spec: ModelSpec) -> bool | None:
+    """Whether the body reads numbers of symbols; None if it may."""
+    return registry.reads_symbols(body_of(spec))
+
+
 def _named(axes: Layout) -> Layout:
     """Rename the body's group of classes to the representation."""
     return {

@@ -174,6 +174,11 @@ def build(spec: ModelSpec) -> nn.Module:
     return kind(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
 
 
+def reads_symbols(spec: ModelSpec) -> bool | None:
+    """Whether the networks read numbers of symbols; None if they may."""
+    return registry.reads_symbols(member_specs(spec)[0])
+
+
 def _joined(spec: ModelSpec) -> str:
     return str(dict(spec.fields).get("joined", ""))
 

@@ -62,6 +62,7 @@ __all__ = [
     "mixed",
     "path_cost",
     "path_of",
+    "reads_symbols",
     "restricted",
     "searched",
     "tables",
@@ -82,6 +83,11 @@ def layout(spec: ModelSpec) -> Layout:
 def searched(spec: ModelSpec) -> bool:
     """Return whether the network holds several operators per layer, so that it runs only with a chosen path."""
     return mixture(spec) is None and any(len(held) > 1 for held in spec["ops"])
+
+
+def reads_symbols(spec: ModelSpec) -> bool:
+    """Return whether samples are numbers of symbols."""
+    return bool(spec["form"] == "rnn")
 
 
 def _named(name: str, input_shape: Shape, num_classes: int) -> ModelSpec:

@@ -1,5 +1,6 @@
 """FedSkel: skeletons, what they let through, what is exchanged."""
 
+import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from fedscale_ext.methods.pruning.fedskel import (
 )
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.util.macs import MacCounter
 from methods.harness import CLASSES, SHAPE, server, trained, updates_for
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
@@ -150,7 +152,41 @@ def test_rounds_traffic_and_effort(share: float) -> None:
     weights = {name: made.pool["global"].state[f"{name}.weight"] for name in made._layers}
     own = sum(w[0].nbytes * skeleton_size(len(w), made.shares[0]) for w in weights.values())
     assert items[0].bytes == own and items[0].upload is None
-    # the forward pass is whole, the backward pass is that of the skeleton
+    # the forward pass is whole, the backward pass of convolutions is that of the skeleton
     assert items[0].compute_fraction + items[0].forward_fraction == pytest.approx(1.0)
-    assert items[0].compute_fraction == made.shares[0]
+    assert share == 1.0 or items[0].compute_fraction < 0.5
     assert all(item.objective["fedskel"]["set"] for item in made.assign(3, everybody))
+
+
+class Parted(torch.nn.Module):
+    """A convolution of which only the first filters get gradients, as two convolutions."""
+
+    def __init__(self, layer: torch.nn.Conv2d, inside: int) -> None:
+        super().__init__()
+        self.few, self.rest = copy.deepcopy(layer), copy.deepcopy(layer)
+        self.few.weight = torch.nn.Parameter(layer.weight[:inside].detach().clone())
+        self.rest.weight = torch.nn.Parameter(layer.weight[inside:].detach().clone())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            rest = self.rest(x)
+        return torch.cat([self.few(x), rest], 1)
+
+
+@pytest.mark.parametrize("ratio", [0.4, 0.05])
+def test_macs_are_those_of_gradients_that_pass_only_skeleton_filters(ratio: float) -> None:
+    made = server(FedSkelAggregator, "fedskel", clients=1, param_ratio=[ratio], groups=[1], every=2)
+    made.has[:] = True
+    (item,) = made.assign(2, np.array([1]))
+    module = network()
+    for name, layer in filters(network()).items():
+        assert layer.bias is None and layer.groups == 1
+        parent, _, attribute = name.rpartition(".")
+        parted = Parted(layer, skeleton_size(layer.out_channels, made.shares[0]))
+        setattr(module.get_submodule(parent), attribute, parted)
+    counter, data = MacCounter(), samples()
+    with counter.counting():
+        torch.nn.functional.cross_entropy(module.train()(data.x), data.y).backward()
+    cost = made.pool["global"].cost
+    macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
+    assert macs == pytest.approx((counter.read() or 0) / 10, rel=1e-12)

@@ -161,7 +161,7 @@ def test_clients_of_the_network_train_like_anybodys() -> None:
         ({"alpha_lr": 0}, "above 0"),
         ({"alpha_beta1": 1}, "below 1"),
         ({"model": "cnn_small"}, "needs a supernet, and model cnn_small is none"),
-        ({"model": "rnn_positions"}, "readout last, such as rnn"),
+        ({"model": "rnn_positions", "data_set": "shakespeare"}, "readout last, such as rnn"),
     ],
 )
 def test_bad_input_is_one_sentence(fednas: Any, keys: dict[str, Any], sentence: str) -> None:

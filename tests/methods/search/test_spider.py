@@ -1,5 +1,6 @@
 """SPIDER: steps of both networks, shrinking, what clients keep and are served, whole jobs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from client_settings import client_settings
-from job_results import assert_equal, result
+from job_results import assert_equal, result, run_job
 from server.test_jobs import in_process
 from torch.nn import functional
 
@@ -16,11 +17,14 @@ from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient, alive_ops, everything
+from fedscale_ext.core.types import Update, WorkItem
+from fedscale_ext.methods.search.alive_operators import alive_ops, everything
+from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport import wire
+from fedscale_ext.util.macs import MacCounter
 from methods.harness import server
 from methods.small_space import spec_of, written
 
@@ -164,17 +168,129 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
     torch.testing.assert_close(fresh.eval()(samples(3).x), network(tmp_path)[1].eval()(samples(3).x))
 
 
-def test_when_networks_shrink_and_what_they_count_for(spider: Any) -> None:
+def test_when_networks_shrink(spider: Any) -> None:
     made = spider(proj_start=2, proj_recovery=3)
     told = [made.assign(round, np.array([1]))[0].objective["spider"]["shrink"] for round in range(1, 9)]
     assert told == [None, "layer", None, None, "layer", None, None, "layer"]
     (item,) = made.assign(1, np.array([2]))
-    assert item.compute_fraction == pytest.approx(2.0) and item.overrides["held_out"] == 0.2
-    made.local.alive[1, :, 1:] = False
-    whole = made.pool[KEY].cost.forward_macs
-    conv1 = made.tables.fixed_macs + made.tables.macs[:, 0].sum()
-    assert made.assign(1, np.array([2]))[0].compute_fraction == pytest.approx(1 + conv1 / whole) and conv1 < whole
+    assert (item.compute_fraction, item.forward_fraction) == (2.0, 0.0) and item.overrides["held_out"] == 0.2
     assert made.evaluation_plan().serve == ["global@own"] * 6
+
+
+def macs(made: Any, item: WorkItem) -> tuple[float, float]:
+    """MACs of a client's round as a record counts them: of its forward passes, and of everything."""
+    cost, seen = made.pool[KEY].cost, float(made.task.step_sizes(item.client, item.overrides).sum())
+    passed = item.forward_fraction * cost.forward_macs
+    return (
+        seen * (item.compute_fraction * cost.forward_macs + passed),
+        seen * (item.compute_fraction * cost.training_macs + passed),
+    )
+
+
+def computed(made: Any, item: WorkItem, client_state: dict[str, torch.Tensor]) -> tuple[float, dict[str, torch.Tensor]]:
+    """MACs that a client really computes for an item, and the state that it returns."""
+    spec = made.pool[KEY].spec
+    module = models.build(spec)
+    module.load_state_dict(made.pool[KEY].state)
+    conf = client_settings(
+        item.client, **item.objective, **item.overrides, local_steps=2, seed=made.seed, client_state=client_state
+    )
+    counter = MacCounter()
+    generator = torch.Generator().manual_seed(item.client)
+    count = int(made.task.train_sizes[item.client - 1])
+    data = ClientSamples(torch.randn(count, *SHAPE, generator=generator), torch.arange(count) % 5)
+    with counter.counting():
+        result = SpiderClient(conf, spec).train(data, module, conf)
+    return float(counter.read() or 0), result["client_state"]
+
+
+@pytest.mark.parametrize("how", ["layer", "operator"])
+def test_macs_are_those_that_the_client_computes(spider: Any, how: str) -> None:
+    made = spider(proj_start=2, proj_recovery=1, shrink=how)
+    client_state: dict[str, torch.Tensor] = {}
+    sizes = []
+    for round in (1, 2, 3):
+        (item,) = made.assign(round, np.array([3]))
+        before = made.local.alive[2].copy()
+        real, client_state = computed(made, item, client_state)
+        made.local.take(round, item, client_state)
+        update = Update(item, round, 1, 30, 10, 2, 1.0, 1.0)
+        done = made.work_done(update)
+        forward, training = macs(made, done)
+        assert training == pytest.approx(real, rel=1e-12)
+        # both networks' steps pass their samples forward, and 6 samples pass each candidate
+        alive, cost = made.local.alive[2], made.pool[KEY].cost
+        operators = [made.tables.macs[before], made.tables.macs[alive]]
+        expected = 10 * (cost.forward_macs + made.tables.fixed_macs + operators[1].sum())
+        if round > 1:
+            layer = int(np.flatnonzero((before != alive).any(1))[0])
+            sums = operators[0].sum() - made.tables.macs[layer][before[layer]]
+            expected += 6 * float((made.tables.fixed_macs + sums).sum())
+        assert forward == pytest.approx(expected, rel=1e-12)
+        planned = macs(made, item)
+        assert planned == pytest.approx((forward, training)) if round == 1 else planned[1] > training
+        sizes.append(made.personal_bytes()[2])
+    assert sizes[0] > sizes[1] > sizes[2] and (made.local.alive[2] < made.local.alive[0]).any()
+
+
+def test_before_a_round_the_passes_count_as_they_will_be(spider: Any) -> None:
+    made = spider(proj_start=1, proj_recovery=1)
+    for client in range(1, 7):
+        (item,) = made.assign(1, np.array([client]))
+        _, client_state = computed(made, item, {})
+        alive = client_state[ALIVE].numpy()
+        layer = int(np.flatnonzero(~alive.all(1))[0])
+        whole, held = made.pool[KEY].cost.forward_macs, -(-client * 10 // 5)
+        candidates = 4 * whole - made.tables.macs[layer].sum()
+        assert macs(made, item)[0] == pytest.approx(2 * 10 * whole + held * candidates)
+
+
+def test_clients_without_validation_samples_or_choice_pass_none(spider: Any) -> None:
+    made = spider(proj_start=1, proj_recovery=1)
+    made.task.train_sizes[0] = 1
+    made.local.alive[1, :, 1:] = False
+    alone, settled = made.assign(1, np.array([1, 2]))
+    assert (alone.compute_fraction, alone.forward_fraction) == (2.0, 0.0)
+    cost, conv1 = made.pool[KEY].cost, made.tables.fixed_macs + made.tables.macs[:, 0].sum()
+    assert macs(made, settled)[0] == pytest.approx(10 * (cost.forward_macs + conv1))
+
+
+def test_clients_store_the_operators_that_are_left(spider: Any, tmp_path: Path) -> None:
+    made = spider()
+    made.local.alive[1, :, 1:] = False
+    left = models.build(made.pool[KEY].spec.replace(ops=(("conv1",), ("conv1",))))
+    expected = sum(tensor.nbytes for tensor in left.state_dict().values())
+    whole = made.pool[KEY].cost.bytes
+    assert made.personal_bytes() == [whole, expected, whole, whole, whole, whole] and expected < whole
+    rows = {row["network"]: row for row in made.results()["local_networks"]}
+    assert list(rows) == ["smallest", "mean", "largest"]
+    assert rows["smallest"]["mb"] == expected / 1e6 and rows["largest"]["mb"] == whole / 1e6
+    assert rows["mean"]["mb"] == pytest.approx((expected + 5 * whole) / 6e6)
+    assert rows["largest"]["macs"] == made.pool[KEY].cost.forward_macs
+
+
+def test_a_jobs_record_has_the_macs_that_clients_compute(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: dict[int, int] = {}
+    train = SpiderClient.train
+
+    def counted(self: SpiderClient, data: ClientSamples, model: torch.nn.Module, conf: ClientConfig) -> Any:
+        counter = MacCounter()
+        with counter.counting():
+            result = train(self, data, model, conf)
+        if isinstance(conf.round, int):
+            real[conf.round] = real.get(conf.round, 0) + int(counter.read() or 0)
+        return result
+
+    monkeypatch.setattr(SpiderClient, "train", counted)
+    keys: dict[str, Any] = {
+        "method": "spider", "model": str(written(tmp_path)), "spider.proj_start": 2, "spider.proj_recovery": 1,
+    }  # fmt: skip
+    rounds = run_job(job_file, "counted", True, **keys, rounds=3)["rounds"]
+    assert [line["training_macs"] for line in rounds] == pytest.approx([real[number] for number in (1, 2, 3)])
+    summary = json.loads((job_file.parent / "logs" / "counted" / "logs" / "summary.json").read_text())
+    assert summary["cost"]["mean_model_mb"] < summary["models"][0]["cost"]["bytes"] / 1e6
 
 
 def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
