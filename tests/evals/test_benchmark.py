@@ -1,5 +1,6 @@
 """The benchmark's plan is fair, and its page says what its lines say."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
-from fedscale_ext import models
+from fedscale_ext import cli, models
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing import importers
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.models.supernet import costs
 from fedscale_ext.submodels import narrowed, rate_of
@@ -206,3 +208,24 @@ def test_a_short_table_has_the_best_of_each_family() -> None:
         ["HeteroFL", "width", "60.0 ± 14.1", "2.0", "6.0"],
         ["local only", "floors and ceilings", "90.0 ± 0.0", "2.0", "6.0"],
     ]
+
+
+def test_an_interrupt_of_the_import_ends_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    np.savez(sources / "uci_har.npz", x_train=np.zeros(1), y_train=np.zeros(1))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(importers, "import_npz", interrupted)
+    monkeypatch.setattr(sys, "argv", ["fedscale", "benchmark", "fedavg", "--sources", str(sources)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    sentence = "fedscale: the benchmark was stopped; the same command continues it\n"
+    assert (end.value.code, *capsys.readouterr()) == (130, "", sentence)
+    assert not (tmp_path / "data").exists()
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
