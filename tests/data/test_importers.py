@@ -131,6 +131,28 @@ def test_orders_of_axes_and_floats(tmp_path, order):
 
 
 @pytest.mark.parametrize(
+    ("shape", "read"),
+    [
+        ((3, 8, 3), "3 x 8 x 3, read as channels x height x width (3 of 8 x 3)"),
+        ((1, 8, 3), "1 x 8 x 3, read as channels x height x width (1 of 8 x 3)"),
+        ((3, 3, 3), "3 x 3 x 3, read as channels x height x width (3 of 3 x 3)"),
+        ((3, 8, 8), None),
+        ((8, 8, 3), None),
+        ((8, 3), None),
+    ],
+)
+def test_pictures_whose_channels_may_be_first_or_last_are_noted(tmp_path, shape, read):
+    x = np.arange(8 * np.prod(shape)).reshape(8, *shape).astype(np.uint8)
+    np.savez(tmp_path / "c.npz", x=x, y=Y[:8], client=CLIENT[:8])
+    written = import_npz(tmp_path / "c.npz", tmp_path / "out", "own-data", NpzOptions(test_fraction=0.0))
+    notes = [note for note in written.notes if "channels x height" in note]
+    meant = "if the channels come last, save it anew as x.transpose(0, 3, 1, 2)"
+    assert notes == ([] if read is None else [f"samples of array 'x' are {read}: {meant}"])
+    if read is not None:
+        assert np.array_equal(open_data_set(tmp_path / "out", "own-data").x, x)
+
+
+@pytest.mark.parametrize(
     ("arrays", "said"),
     [
         ({"x": X, "z": Y}, "no arrays 'x' and 'y'"),
