@@ -1,7 +1,6 @@
 """What an evaluation of a paper consists of beside its tables and figures: data sets, sizes, and its folder."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
@@ -10,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from evals.paper.job_keys import Keys, TextWith
+from fedscale_ext.cli.app import app
+from fedscale_ext.core.errors import UserError
 
+_INTERRUPTED = 130  # the exit code of a command
 SCALES = ("smoke", "small", "paper")
 # by folder below evals, whose settings.py has the `PAPER`
 TITLES = {"fedtrans": "FedTrans", "hypemefed": "HypeMeFed", "fedoras": "FedorAS", "moss": "Moss"}
@@ -139,7 +141,7 @@ class Paper:
         return bool(imported) and any(str(in_folder.get(field)) != str(value) for field, value in needed.items())
 
     def prepared(self, name: str, folder: Path, sources: Path) -> Path:
-        """Folder of a data set in FedScale's layout, imported now unless it is there."""
+        """Folder of a data set in FedScale's layout, imported now unless it is there; UserError if it cannot be."""
         base, partition = self.split_name(name)
         out, entry = folder / name, self.data[base]
         if (missing := self.missing(name, folder, sources)) is not None:
@@ -147,9 +149,12 @@ class Paper:
         if entry.source is None or _imported(out):
             return out
         options = ["--data-set", entry.kind, "--name", name, "-o", str(out), *entry.options, *partition]
-        command = [sys.executable, "-m", "fedscale_ext.cli", "dataset", "import", str(sources / entry.source), *options]
-        if subprocess.run(command).returncode:
-            sys.exit(f"{name} could not be imported")
+        try:  # in this process: an interrupt would reach another one while Python is still starting there
+            code = app(["dataset", "import", str(sources / entry.source), *options], standalone_mode=False)
+        except UserError as error:
+            raise UserError(f"{name} could not be imported: {error}") from None
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
         return out
 
 

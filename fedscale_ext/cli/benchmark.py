@@ -1,5 +1,6 @@
 """``fedscale benchmark``: a method on the same clients, devices and budget as all others, and its place among them."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -73,6 +74,10 @@ def benchmark(
         words += ["--rates", *map(str, rates)] if rates else []
     words += ["--sources", str(sources)] if sources else []
     words += ["--workers", str(workers)] if workers else []
-    code = harness("__main__").benchmark(words)
+    try:
+        code = harness("__main__").benchmark(words)
+    except KeyboardInterrupt:
+        print("fedscale: the benchmark was stopped; the same command continues it", file=sys.stderr)
+        raise
     if code:
         raise typer.Exit(code)

@@ -1,5 +1,6 @@
 """``fedscale dataset``: get data into FedScale's layout, and look at it."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,7 @@ from fedscale_ext.core.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from fedscale_ext.data.importing.options import ImportOptions
+    from fedscale_ext.data.importing.writer import Written
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -145,7 +147,7 @@ def import_and_report(kind: Format, source: Path, out: Path, data_set: str, opti
     importer = getattr(importers, f"import_{kind.value}")
     with progress_bar(f"importing {source.name}") as progress:
         written = importer(source, out, data_set, replace(options, progress=progress))
-    _decode(written.data_dir, written.data_set)
+    _decode_written(written)
     report_import(written)
 
 
@@ -214,7 +216,7 @@ def synthesize(
             what, out or Path(f"data/{what}_generated"), writers=writers, samples_per_class=samples_per_class,
             test_fraction=test_fraction, seed=seed, force=force, progress=progress,
         )  # fmt: skip
-    _decode(written.data_dir, written.data_set)
+    _decode_written(written)
     report_import(written)
 
 
@@ -282,6 +284,14 @@ def kind_of(folder: Path, data_set: str | None) -> str:
     if not kind:
         raise UserError(f"{folder} does not say what kind of data it holds; give --data-set")
     return str(kind)
+
+
+def _decode_written(written: "Written") -> None:
+    """Decode the pictures that a command wrote, before another one may replace them."""
+    from fedscale_ext.data.importing.sole_writer import sole_writer
+
+    with contextlib.nullcontext() if written.already_there else sole_writer(written.data_dir):
+        _decode(written.data_dir, written.data_set)
 
 
 def _decode(folder: Path, data_set: str) -> None:

@@ -214,11 +214,16 @@ def render(
 def stop(job: JobName) -> None:
     """Stop a running job, or sweep, and wait until all of its processes are gone, on all of its hosts.
 
+    A sweep whose jobs are still checked is stopped, too.
+
     Example: fedscale driver stop fedavg_digits
     """
     from fedscale_ext.driver import jobs, sweeps
 
-    if (sweep := sweeps.read(job)) is not None:
+    driver = sweeps.driver_of(job)
+    if driver is not None:
+        sweeps.stop(driver)
+    if (sweep := sweeps.read(job)) is not None and driver in (None, sweep.driver):
         records = [record for point in sweep.points if (record := jobs.read(point.name)) is not None]
         if queued := [record for record in records if record.cluster is not None and "slurm" in record.cluster]:
             from fedscale_ext.cluster import slurm
@@ -227,7 +232,8 @@ def stop(job: JobName) -> None:
                 slurm.cancel(record)
             print(f"the jobs of sweep {job} are taken out of Slurm's queue")
             return
-        print(f"sweep {job} is {'stopped' if sweeps.stop(sweep) else 'not running'}")
+    if driver is not None or sweep is not None:
+        print(f"sweep {job} is {'not running' if driver is None else 'stopped'}")
         return
     record = jobs.find(job)
     if record.cluster is not None and "slurm" in record.cluster:

@@ -15,6 +15,7 @@ from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import read_settings
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.seed_names import with_seed
 from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.supervision import has_checkpoint
@@ -93,7 +94,7 @@ def points(base: str, seeds: Sequence[int], grid: dict[str, list[str]]) -> list[
         arm = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([base, *words]))
         for seed in seeds or (None,):
             point_settings = (*settings, *([] if seed is None else [f"seed={seed}"]))
-            points.append(Point(arm if seed is None else f"{arm}-s{seed}", arm, seed, point_settings))
+            points.append(Point(arm if seed is None else with_seed(arm, seed), arm, seed, point_settings))
     if len(points) > _MOST:
         raise UserError(f"seeds and grid make {len(points):,} jobs; at most {_MOST:,} go into a sweep")
     names = [point.name for point in points]

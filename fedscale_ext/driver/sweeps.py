@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from fedscale_ext.driver import jobs
 from fedscale_ext.driver.jobs import left_after, state_dir
 from fedscale_ext.driver.processes import Proc
 
+_LOCK = ".lock"  # how the file ends that the driver of a sweep holds
 _STOP_S = 30.0  # a sweep stops its jobs within 12 s, and those of other machines within 25 s
 
 
@@ -126,28 +127,47 @@ def of_job(name: str) -> Sweep | None:
     return next((sweep for sweep in _all() if name in {point.name for point in sweep.points}), None)
 
 
-def stop(sweep: Sweep) -> bool:
-    """Have a sweep's driver stop its jobs and end, and wait until it is gone; False if it does not run.
+def driver_of(name: str) -> Proc | None:
+    """The running driver of the sweep of this name, None where none runs. A sweep has one before it has a record."""
+    sweep = read(name)
+    drivers = [_claimant(name), None if sweep is None else sweep.driver]
+    return next((driver for driver in drivers if driver is not None and driver.running()), None)
+
+
+def stop(driver: Proc) -> None:
+    """Have a sweep's driver stop its jobs and end, and wait until it is gone.
 
     Jobs that outlive a driver which was killed stop by themselves."""
-    driver = sweep.driver.running()
-    if driver is None:
-        return False
-    driver.terminate()
-    if left_after(_STOP_S, [sweep.driver]):
-        driver.kill()
-    return True
+    process = driver.running()
+    if process is None:
+        return
+    process.terminate()
+    if left_after(_STOP_S, [driver]):
+        process.kill()
 
 
 @contextmanager
 def claim(name: str) -> Iterator[None]:
-    """Hold the name for the life of a sweep's driver."""
-    with (folder() / f"{name}.lock").open("w") as lock:
+    """Hold the name for the life of a sweep's driver, this process; its lock says who it is."""
+    with (folder() / f"{name}{_LOCK}").open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"sweep {name} is running; wait for it, or stop it with Ctrl-C where it runs") from None
+        lock.truncate(0)
+        lock.write(json.dumps(asdict(Proc.of("sweep", os.getpid()))))
+        lock.flush()
         yield
+
+
+def _claimant(name: str) -> Proc | None:
+    """The process that holds a sweep's name or was the last one to; None where nobody did, or an older release."""
+    path = folder() / f"{name}{_LOCK}"
+    if path not in folder().iterdir():
+        return None
+    with suppress(ValueError, TypeError):
+        return Proc(**json.loads(path.read_text(encoding="utf-8")))
+    return None
 
 
 def _all() -> Sequence[Sweep]:

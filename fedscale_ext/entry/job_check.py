@@ -112,11 +112,13 @@ def _facts(job: MultiModelAggregator, data: DataSet) -> list[tuple[str, str]]:
 
 def _participants(job: MultiModelAggregator, rounds: int) -> str:
     """How many clients train in each round; the most of them where devices may be offline: who is online when depends
-    on the virtual time of rounds, which nobody knows before."""
+    on the virtual time of rounds, which nobody knows before. Those that never are online are counted."""
     reachable = int((job.eligible & job.population.ever_online()).sum())
     bound, whom = ("", "") if job.population.availability is None else ("up to ", _ONLINE)
-    count = min(job.args.num_participants, reachable)
-    return f"{bound}{count:,} of {int(job.eligible.sum()):,} clients in each of {rounds:,} rounds{whom}"
+    count, eligible = min(job.args.num_participants, reachable), int(job.eligible.sum())
+    never = eligible - reachable
+    offline = f" ({never:,} of these {'is' if never == 1 else 'are'} never online)" if never else ""
+    return f"{bound}{count:,} of {eligible:,} clients{offline} in each of {rounds:,} rounds{whom}"
 
 
 class _Progress:

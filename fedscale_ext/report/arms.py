@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.seed_names import without_seeds
 from fedscale_ext.report import affordable
 from fedscale_ext.report.disqualified import disqualified
 from fedscale_ext.report.figures import BY_KEY, FIGURES, Figure
@@ -289,15 +290,16 @@ def short(label: str) -> str:
 
 def _labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str]) -> list[str]:
     """The method where that says which arm it is, also where plots cut it short, else with the data, else with what
-    differs, else the job's name."""
+    differs, else the name of its jobs."""
+    names = [_jobs_name(group) for group in groups]
     firsts = [group[0] for group in groups]
     methods = [str(job.header["method"]) for job in firsts]
     tries = [methods, [f"{method}, {data[_data_key(job)]}" for method, job in zip(methods, firsts, strict=True)]]
-    tries.append([_with_settings(job, firsts, data) for job in firsts])
+    tries.append([_with_settings(job, firsts, data) or name for job, name in zip(firsts, names, strict=True)])
     cut = [[short(label) for label in labels] for labels in tries]
     labels = [
-        next((names[index] for names, seen in zip(tries, cut, strict=True) if seen.count(seen[index]) == 1), job.name)
-        for index, job in enumerate(firsts)
+        next((labels[index] for labels, seen in zip(tries, cut, strict=True) if seen.count(seen[index]) == 1), name)
+        for index, name in enumerate(names)
     ]
     shown = [short(label) for label in labels]
     return [
@@ -306,14 +308,19 @@ def _labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str]) 
     ]
 
 
-def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> str:
-    """The method, the data where they differ, and what differs within both; the job's name where that is too much."""
+def _jobs_name(jobs: Sequence[LoadedJob]) -> str:
+    """The name of an arm's jobs: of a sweep's without the seeds, where they have several, else that of the first."""
+    return without_seeds([(job.name, job.seed) for job in jobs]) or jobs[0].name
+
+
+def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> str | None:
+    """The method, the data where they differ, and what differs within both; None where that is too much."""
     method = job.header["method"]
     rivals = [other for other in jobs if other.header["method"] == method]
     alike = [other for other in rivals if _data_key(other) == _data_key(job)]
     different = [key for key in differences(alike) if key != "data_dir"]
     if len(different) > _NAMED_SETTINGS:
-        return job.name
+        return None
     data = [names[_data_key(job)]] if len(alike) < len(rivals) else []
     settings = [f"{key.rpartition('.')[2]} {job.shown_setting(key)}" for key in different]
     return ", ".join([method, *data, *settings])

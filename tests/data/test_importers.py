@@ -1,4 +1,5 @@
 import csv
+import fcntl
 import json
 import sys
 
@@ -7,10 +8,13 @@ import pytest
 from PIL import Image
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing import importers
 from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.importing.sole_writer import sole_writer
 from fedscale_ext.data.store import open_data_set
+from fedscale_ext.data.synthetic.synthesize import synthesize
 
 from .conftest import picture
 
@@ -127,6 +131,28 @@ def test_orders_of_axes_and_floats(tmp_path, order):
 
 
 @pytest.mark.parametrize(
+    ("shape", "read"),
+    [
+        ((3, 8, 3), "3 x 8 x 3, read as channels x height x width (3 of 8 x 3)"),
+        ((1, 8, 3), "1 x 8 x 3, read as channels x height x width (1 of 8 x 3)"),
+        ((3, 3, 3), "3 x 3 x 3, read as channels x height x width (3 of 3 x 3)"),
+        ((3, 8, 8), None),
+        ((8, 8, 3), None),
+        ((8, 3), None),
+    ],
+)
+def test_pictures_whose_channels_may_be_first_or_last_are_noted(tmp_path, shape, read):
+    x = np.arange(8 * np.prod(shape)).reshape(8, *shape).astype(np.uint8)
+    np.savez(tmp_path / "c.npz", x=x, y=Y[:8], client=CLIENT[:8])
+    written = import_npz(tmp_path / "c.npz", tmp_path / "out", "own-data", NpzOptions(test_fraction=0.0))
+    notes = [note for note in written.notes if "channels x height" in note]
+    meant = "if the channels come last, save it anew as x.transpose(0, 3, 1, 2)"
+    assert notes == ([] if read is None else [f"samples of array 'x' are {read}: {meant}"])
+    if read is not None:
+        assert np.array_equal(open_data_set(tmp_path / "out", "own-data").x, x)
+
+
+@pytest.mark.parametrize(
     ("arrays", "said"),
     [
         ({"x": X, "z": Y}, "no arrays 'x' and 'y'"),
@@ -164,6 +190,50 @@ def test_second_time_is_done_and_other_settings_need_force(npz, tmp_path):
         import_npz(npz, out, "femnist", NpzOptions(seed=2))
     assert not import_npz(npz, out, "femnist", NpzOptions(seed=2, force=True)).already_there
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "some.npz"]
+
+
+def test_two_imports_into_one_folder_at_once(npz, tmp_path):
+    out = tmp_path / "new" / "out"
+    sentence = f"another command is writing {out} at the moment: wait until it has ended, or name another folder"
+    with sole_writer(out):
+        with pytest.raises(UserError) as refused:
+            import_npz(npz, out, "femnist")
+        assert str(refused.value) == sentence
+        with pytest.raises(UserError, match="another command"):
+            import_npz(npz, out, "femnist", NpzOptions(force=True))
+        with pytest.raises(UserError, match="another command"):
+            synthesize("digits", out, writers=1)
+        assert [path.name for path in out.parent.iterdir()] == [".out.lock"]
+    assert not import_npz(npz, out, "femnist").already_there
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+def test_an_import_that_waits_for_nobody_sees_what_another_wrote_meanwhile(npz, tmp_path, monkeypatch):
+    out, locked = tmp_path / "out", importers.sole_writer
+
+    def written_by_another(folder):
+        monkeypatch.setattr(importers, "sole_writer", locked)
+        import_npz(npz, out, "femnist")
+        return locked(folder)
+
+    monkeypatch.setattr(importers, "sole_writer", written_by_another)
+    assert import_npz(npz, out, "femnist").already_there
+
+
+def test_a_lock_whose_file_was_removed_is_none(tmp_path, monkeypatch):
+    path, flock = tmp_path / ".out.lock", fcntl.flock
+
+    def removed_by_its_holder(lock, how):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        path.unlink()
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_by_its_holder)
+    with sole_writer(tmp_path / "out"):
+        assert path.exists()
+        with pytest.raises(UserError, match="another command"), sole_writer(tmp_path / "out"):
+            pass
+    assert not path.exists()
 
 
 def test_data_that_are_called_generated_stay_so(npz, tmp_path):

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -18,7 +20,7 @@ from fedscale_ext.driver.sweep_view import State, arm_rows
 from fedscale_ext.driver.sweeps import Point
 from fedscale_ext.driver.tables import console
 
-from .conftest import done, processes_of, wait_until
+from .conftest import ROOT, done, processes_of, wait_until
 
 NOTE = (
     "note: aggregator_entry aggregator.py is not of this package: data, devices and models are checked when the job "
@@ -174,6 +176,33 @@ def test_an_interrupt_stops_all_and_resume_goes_on(fedscale, state, write_conf):
     assert "fake-s0: goes on from its checkpoint" in out and "fake-s1: starts" in out
     assert "--resume=True" in job("fake-s0").argv and "--resume=True" not in job("fake-s1").argv
     assert sweeps.read("fake-sweep").runs == {name: str(job(name).log_dir) for name in ("fake-s0", "fake-s1")}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["without a record", "with the record of an earlier one"])
+def test_a_sweep_whose_jobs_are_still_checked_is_stopped(fedscale, call, state, write_conf, again):
+    conf = write_conf(worker_ips=["localhost:[1]"])
+    if again:
+        assert run(fedscale, conf, "--seeds", "0-1")[0] == 0
+    code = (
+        "import sys, time\n"
+        "from fedscale_ext.cli import main\n"
+        "from fedscale_ext.driver import sweep\n"
+        "sweep.check_jobs = lambda *_: print('checking', flush=True) or time.sleep(600)\n"
+        f"sys.argv = ['fedscale', 'driver', 'start', {str(conf)!r}, '--seeds', '0-1']\n"
+        "main()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "checking\n"
+            assert call("driver", "stop", "fake-sweep") == (0, "sweep fake-sweep is stopped\n", "")
+            assert process.wait(10) != 0
+        finally:
+            process.kill()
+    code, out, err = call("driver", "stop", "fake-sweep")
+    if again:
+        assert (code, out, err) == (0, "sweep fake-sweep is not running\n", "")
+    else:
+        assert code == 2 and "fake-sweep" in err
 
 
 def test_a_job_that_finished_while_the_sweep_was_stopped_counts(fedscale, state, write_conf, tmp_path):

@@ -130,7 +130,9 @@ def test_clients_that_are_never_online_are_counted(job_file: Path, tmp_path: Pat
     trace = online_only(tmp_path / "behave", {1, 2, 3, 7})
     config = job(job_file, device_avail_file=trace, filter_less=2)  # client 7 is online and has one sample
     checked = check(config, tmp_path / "check")
-    assert dict(checked.facts)["participants"] == f"up to 3 of 6 clients in each of 1 rounds{ONLINE}"
+    assert dict(checked.facts)["participants"] == (
+        f"up to 3 of 6 clients (3 of these are never online) in each of 1 rounds{ONLINE}"
+    )
     note = "3 of 7 clients are never online and never train"
     assert note in checked.notices
     summary = run_in_process(config)

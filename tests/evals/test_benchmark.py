@@ -1,5 +1,6 @@
 """The benchmark's plan is fair, and its page says what its lines say."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
-from fedscale_ext import models
+from fedscale_ext import cli, models
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.importing import importers
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.models.supernet import costs
 from fedscale_ext.submodels import narrowed, rate_of
@@ -227,3 +229,24 @@ def test_a_pictures_legend_is_whole_with_all_families(monkeypatch: pytest.Monkey
     every = [Measurement("har", "benchmark", 1, {"row": row, "learning_rate": 0.1}, figures) for row in [*ROWS, "mine"]]
     picture(every, "har")
     assert inside == [True]
+
+
+def test_an_interrupt_of_the_import_ends_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    np.savez(sources / "uci_har.npz", x_train=np.zeros(1), y_train=np.zeros(1))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(importers, "import_npz", interrupted)
+    monkeypatch.setattr(sys, "argv", ["fedscale", "benchmark", "fedavg", "--sources", str(sources)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    sentence = "fedscale: the benchmark was stopped; the same command continues it\n"
+    assert (end.value.code, *capsys.readouterr()) == (130, "", sentence)
+    assert not (tmp_path / "data").exists()
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -406,6 +406,26 @@ def test_labels_that_plots_would_cut_to_the_same_are_the_jobs_names(tmp_path: Pa
     assert len({short(arm.label) for arm in arms}) == 3
 
 
+def test_a_row_of_a_sweeps_seeds_has_its_jobs_names_without_the_seed(tmp_path: Path):
+    many = {"momentum": 0.5, "min_lr": 0.1, "decay_round": 3, "local_steps": 2}
+
+    def job(name: str, seed: int, settings: dict[str, object] | None = None, **head: object) -> LoadedJob:
+        return load_job(write_job(tmp_path / name, seed=seed, settings=settings, **head))
+
+    def labels(*jobs: LoadedJob) -> list[str]:
+        return [arm.label for arm in arms_of(jobs)]
+
+    seeds = [job(f"sweep-s{seed}", seed, many) for seed in (1, 2, 13)]
+    other = job("other-s1", 1)
+    assert labels(*seeds, other) == ["sweep", "other-s1"]
+    assert labels(seeds[0], other) == ["sweep-s1", "other-s1"], "one job is no mean"
+    unfinished = job("sweep-s4", 4, many, finished=False, rounds=10)
+    assert labels(seeds[0], unfinished, other) == ["sweep", "other-s1"]
+    assert labels(*seeds, job("alone", 5, many), other) == ["sweep-s1", "other-s1"], "not one sweep's names"
+    assert labels(*seeds, job("third-s2", 3, many), other) == ["sweep-s1", "other-s1"], "the suffix is no seed"
+    assert labels(*seeds, job("sweep", 1)) == ["1: sweep", "2: sweep"]
+
+
 def test_names_that_plots_would_cut_to_the_same_are_numbered(tmp_path: Path):
     types = [["nets:Net(width=3)", f"nets:Net(width={width})", "nets:Net(width=9, depth=2)"] for width in (4, 5)]
     begin, end = "swp-fedproto.types_nets_Net_width_", "_depth_1_nets_Net_width_6_depth_2-local_steps_3-s1"

@@ -11,6 +11,8 @@ from fedscale_ext.data.formats.source import as_bytes
 from fedscale_ext.data.registry import KnownDataSet
 from fedscale_ext.data.samples import as_values
 
+_CHANNELS = (1, 3)
+
 
 def arranged(
     x: np.ndarray, where: str, entry: KnownDataSet | None, sides: Sequence[int] | None, notes: list[str]
@@ -22,16 +24,20 @@ def arranged(
         where: What to call the array in sentences.
         entry: The data set, None for a kind of one's own.
         sides: Shape that pictures will be resized to, None for none.
-        notes: Gets a sentence where pixels are changed.
+        notes: Gets a sentence where pixels are changed, and where pictures may have been meant in another order.
 
     Raises:
         UserError: If the array cannot be samples of the data set.
 
     """
+    name = where.partition(" of ")[0]
     if x.ndim == 3:
         x = x[:, None]
-    elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[-1] in (1, 3):
-        x = x.transpose(0, 3, 1, 2)
+    elif x.ndim == 4 and x.shape[-1] in _CHANNELS:
+        if x.shape[1] not in _CHANNELS:
+            x = x.transpose(0, 3, 1, 2)
+        elif not (entry and entry.values) and (either := _either_order_note(x, name)) not in notes:
+            notes.append(either)
     if x.ndim != 4:
         raise UserError(f"{where} has shape {x.shape}: it must be images [N, H, W(, C)]")
     if sides is None:
@@ -45,7 +51,17 @@ def arranged(
         if note is not None and note not in notes:
             notes.append(note)
         return values
-    note = f"the floats in 0..1 of {where.partition(' of ')[0]} became bytes in 0..255"
+    note = f"the floats in 0..1 of {name} became bytes in 0..255"
     if x.dtype.kind == "f" and note not in notes:
         notes.append(note)
     return as_bytes(x, where)
+
+
+def _either_order_note(x: np.ndarray, name: str) -> str:
+    """Say that pictures whose first or last axis may be the channels, [N, C, H, W], were read as channels first."""
+    sizes = " x ".join(map(str, x.shape[1:]))
+    channels, height, width = x.shape[1:]
+    return (
+        f"samples of {name} are {sizes}, read as channels x height x width ({channels} of {height} x {width}): if the "
+        "channels come last, save it anew as x.transpose(0, 3, 1, 2)"
+    )

@@ -41,6 +41,7 @@ from fedscale_ext.data.importing.options import (
     TextOptions,
 )
 from fedscale_ext.data.importing.relayout import LayoutSource
+from fedscale_ext.data.importing.sole_writer import sole_writer
 from fedscale_ext.data.importing.writer import LayoutWriter, SourceFacts, Written, already_written, report_progress
 from fedscale_ext.data.labels import number_classes
 from fedscale_ext.data.layout import describe
@@ -105,8 +106,16 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
     done = already_written(out, how, settings, options.force)
     if done is not None:
         return done
+    with sole_writer(out):
+        done = already_written(out, how, settings, options.force)  # by a command that ended meanwhile
+        return _write(source, out, how, settings, options) if done is None else done
+
+
+def _write(source: Source, out: Path, how: str, settings: dict[str, Any], options: ImportOptions) -> Written:
+    """Write the samples of a source to ``out``."""
+    entry = known(settings["data_set"])
     name, generated = settings["name"], options.generated
-    with LayoutWriter(out, data_set, name, how=how, settings=settings, generated=generated) as writer:
+    with LayoutWriter(out, settings["data_set"], name, how=how, settings=settings, generated=generated) as writer:
         pictures = _write_samples(source, writer, options)
         shape = _shape(source, entry, next(iter(pictures.shapes), (1, 1, 1)))
         facts = SourceFacts(

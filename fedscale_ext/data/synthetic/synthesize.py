@@ -10,6 +10,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.importing.allocation import Allocation
+from fedscale_ext.data.importing.sole_writer import sole_writer
 from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written, report_progress
 from fedscale_ext.data.registry import CHARACTERS, DIGITS
 from fedscale_ext.data.synthetic.glyphs import draw, writer_style
@@ -75,10 +76,14 @@ def synthesize(
         return done
     labels = np.tile(np.arange(drawn.classes), samples_per_class)
     total = writers * len(labels)
-    with LayoutWriter(out, data_set, f"{data_set}-generated", how=HOW, settings=settings, generated=True) as writer:
-        for number in range(1, writers + 1):
-            pictures = draw(writer_style(seed, number), labels, stream(seed, 0, number, "glyph samples"))
-            for picture, label in zip(pictures, labels.tolist(), strict=True):
-                writer.add(picture[None], label, f"w{number:04d}")
-                report_progress(progress, len(writer), total)
-        return writer.finish(Allocation(seed, test_fraction), (1, *pictures.shape[1:]))
+    with sole_writer(out):
+        done = already_written(out, HOW, settings, force)  # by a command that ended meanwhile
+        if done is not None:
+            return done
+        with LayoutWriter(out, data_set, f"{data_set}-generated", how=HOW, settings=settings, generated=True) as writer:
+            for number in range(1, writers + 1):
+                pictures = draw(writer_style(seed, number), labels, stream(seed, 0, number, "glyph samples"))
+                for picture, label in zip(pictures, labels.tolist(), strict=True):
+                    writer.add(picture[None], label, f"w{number:04d}")
+                    report_progress(progress, len(writer), total)
+            return writer.finish(Allocation(seed, test_fraction), (1, *pictures.shape[1:]))
