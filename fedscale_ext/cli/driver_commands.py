@@ -220,10 +220,9 @@ def stop(job: JobName) -> None:
     """
     from fedscale_ext.driver import jobs, sweeps
 
-    driver = sweeps.driver_of(job)
-    if driver is not None:
-        sweeps.stop(driver)
-    if (sweep := sweeps.read(job)) is not None and driver in (None, sweep.driver):
+    claimant = sweeps.claimant(job)  # a sweep has one before it has a record
+    stopped = claimant is not None and sweeps.stop(claimant)
+    if (sweep := sweeps.read(job)) is not None and claimant in (None, sweep.driver):
         records = [record for point in sweep.points if (record := jobs.read(point.name)) is not None]
         if queued := [record for record in records if record.cluster is not None and "slurm" in record.cluster]:
             from fedscale_ext.cluster import slurm
@@ -232,8 +231,9 @@ def stop(job: JobName) -> None:
                 slurm.cancel(record)
             print(f"the jobs of sweep {job} are taken out of Slurm's queue")
             return
-    if driver is not None or sweep is not None:
-        print(f"sweep {job} is {'not running' if driver is None else 'stopped'}")
+        stopped = sweeps.stop(sweep.driver) or stopped
+    if claimant is not None or sweep is not None:
+        print(f"sweep {job} is {'stopped' if stopped else 'not running'}")
         return
     record = jobs.find(job)
     if record.cluster is not None and "slurm" in record.cluster:

@@ -127,23 +127,17 @@ def of_job(name: str) -> Sweep | None:
     return next((sweep for sweep in _all() if name in {point.name for point in sweep.points}), None)
 
 
-def driver_of(name: str) -> Proc | None:
-    """The running driver of the sweep of this name, None where none runs. A sweep has one before it has a record."""
-    sweep = read(name)
-    drivers = [_claimant(name), None if sweep is None else sweep.driver]
-    return next((driver for driver in drivers if driver is not None and driver.running()), None)
-
-
-def stop(driver: Proc) -> None:
-    """Have a sweep's driver stop its jobs and end, and wait until it is gone.
+def stop(driver: Proc) -> bool:
+    """Have a sweep's driver stop its jobs and end, and wait until it is gone; False if it does not run.
 
     Jobs that outlive a driver which was killed stop by themselves."""
     process = driver.running()
     if process is None:
-        return
+        return False
     process.terminate()
     if left_after(_STOP_S, [driver]):
         process.kill()
+    return True
 
 
 @contextmanager
@@ -157,16 +151,20 @@ def claim(name: str) -> Iterator[None]:
         lock.truncate(0)
         lock.write(json.dumps(asdict(Proc.of("sweep", os.getpid()))))
         lock.flush()
-        yield
+        try:
+            yield
+        finally:
+            lock.truncate(0)
 
 
-def _claimant(name: str) -> Proc | None:
-    """The process that holds a sweep's name or was the last one to; None where nobody did, or an older release."""
+def claimant(name: str) -> Proc | None:
+    """The running process that holds a sweep's name, from the check of its jobs on; None where nobody does."""
     path = folder() / f"{name}{_LOCK}"
     if path not in folder().iterdir():
         return None
-    with suppress(ValueError, TypeError):
-        return Proc(**json.loads(path.read_text(encoding="utf-8")))
+    with suppress(ValueError, TypeError):  # nobody holds it
+        driver = Proc(**json.loads(path.read_text(encoding="utf-8")))
+        return driver if driver.running() else None
     return None
 
 
