@@ -33,8 +33,9 @@ def latencies(runs: Sequence[Run]) -> list[Run]:
         for line in (run.log_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
             one = json.loads(line)
             seconds[SERVER].append(one["seconds"].get("aggregate", 0.0))
-            for client, duration in zip(one["participants"], one["client_durations_s"], strict=True):
-                seconds[_KINDS[served[where][client - 1]]].append(duration)
+            parts = one["client_computation_s"], one["client_communication_s"]
+            for client, *both in zip(one["participants"], *parts, strict=True):
+                seconds[_KINDS[served[where][client - 1]]].append(sum(both))
         means = {name: fmean(values) for name, values in seconds.items()}
         if where in best:
             means[_ACCURACY] = best[where] - run.figures[GLOBAL]

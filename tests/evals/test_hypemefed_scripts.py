@@ -160,7 +160,9 @@ def test_latencies_are_by_the_levels_of_hypemefeds_job(tmp_path: Path) -> None:
     for label, seconds, late in (("FedAvg-L", [9.0, 6.0, 3.0], 80.0), ("HypeMeFed", [2.0, 4.0, 3.0], 75.0)):
         folder = tmp_path / label
         folder.mkdir()
-        line = {"participants": [3, 1, 2], "client_durations_s": seconds, "seconds": {"aggregate": 0.5}}
+        line = {"participants": [3, 1, 2], "client_computation_s": [each - 0.5 for each in seconds],
+                "client_communication_s": [0.5] * 3, "client_durations_s": [*seconds, 8.0],  # one failed
+                "seconds": {"aggregate": 0.5}}  # fmt: skip
         (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
         (folder / "summary.json").write_text(json.dumps({"accuracy": {"served": ["exit3", "exit2", "exit1"]}}))
         runs.append(Run(Arm(label), "har", 1, folder, {GLOBAL: late}))
