@@ -76,7 +76,8 @@ class LotteryFLParams:
     Attributes:
         threshold: Accuracy (0 to 1) on a client's validation samples above which it prunes. The paper has 0.5; the
             public code's examples have 0.2.
-        target: Share of its weights at which a client stops pruning. With ``param_ratio``, it is a share of these.
+        target: Share of its weights at or below which a client stops pruning. With ``param_ratio``, it is a share of
+            the type's weights.
         step: Share of each layer's surviving weights that a client prunes at a time, the smallest in magnitude.
         validation: Share of a client's training samples that it holds out as validation samples.
         weighted: Clients weigh by their training samples. The public code weighs all alike.
