@@ -15,6 +15,7 @@ from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import Shape
 from fedscale_ext.data.registry import KNOWN, known
+from fedscale_ext.server.requirements import check_trained
 
 METHODS = presets.startable_methods()
 DATA = list(presets.data_presets())
@@ -35,19 +36,20 @@ def test_each_registered_method_has_a_preset() -> None:
 
 EXCHANGING = ("fedproto", "fedtgp", "fd", "lgfedavg", "fedgh", "fml", "fedkd", "fedmrl", "fedgen", "fedl2g")
 DISTILLING = ("moss", "fedmd", "feddf", "dsfl", "fedgems", "fedet")
+WITH_EXITS = ("hypemefed", "depthfl", "scalefl")
 # methods for pictures, on text and on series that one row holds: `driver check` says so
-UNFIT = {
+UNFIT = {(method, "uci_har_small") for method in (*DISTILLING, *EXCHANGING, "fedtrans")} | {
     (method, data)
-    for method in (*DISTILLING, *EXCHANGING, "fedtrans")
-    for data in ("shakespeare", "shakespeare_small", "uci_har_small")
+    for method in (*DISTILLING, *EXCHANGING, *WITH_EXITS, "fedtrans")
+    for data in ("shakespeare", "shakespeare_small")
 }
 
 
 def test_the_models_of_a_pair_take_the_data_and_the_weakest_affords_the_smaller() -> None:
     @cache
-    def macs(name: str, shape: Shape, classes: int) -> int | None:
+    def macs(name: str, shape: Shape, classes: int, text: bool) -> int | None:
         try:
-            return models.cost(models.named_spec(name, shape, classes)).forward_macs
+            return models.cost(models.named_spec(name, shape, classes, text=text)).forward_macs
         except UserError:
             return None
 
@@ -60,12 +62,23 @@ def test_the_models_of_a_pair_take_the_data_and_the_weakest_affords_the_smaller(
             shape = config.job.sample_shape or kind.shape
             weakest = config.job.capacity_model or config.fedscale.model
             names = (config.fedscale.model, weakest, *config.method_params().get("types", ()))
-            largest, *costs = (macs(name, shape, kind.classes) for name in names)
+            largest, *costs = (macs(name, shape, kind.classes, kind.text) for name in names)
             if largest is None or None in costs:
                 unfit.add((method, data))
             else:
                 assert costs[0] is not None and costs[0] <= largest, (method, data)
     assert unfit == UNFIT
+
+
+def test_clients_of_a_method_can_train_the_model_of_its_preset() -> None:
+    for method in METHODS:
+        for data in DATA:
+            config = load_config(f"{method} --on {data}")
+            kind = known(config.fedscale.data_set)
+            assert kind is not None
+            if (method, data) not in UNFIT:
+                spec = models.named_spec(config.fedscale.model, config.job.sample_shape or kind.shape, kind.classes)
+                check_trained(config.fedscale.model, spec, config, method_class(config.job.method))
 
 
 def test_no_exception_or_note_is_of_a_setting_or_data_set_that_does_not_exist() -> None:
