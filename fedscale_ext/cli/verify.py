@@ -26,12 +26,12 @@ def verify(
         typer.Option("--data", metavar="DIR", help="Folder of the job's data.", show_default="the job's data_dir"),
     ] = None,
 ) -> None:
-    """Check that nothing in a run was changed, and compute some of its rounds again.
+    """Check that a run's records fit together, and compute some of its rounds again.
 
     Each round's record has a digest of itself, of the models after it, and of the round before. The command finds the
     first round that does not fit. It draws rounds that can be trained again, and does so in a temporary folder: the
     first round, and those with the checkpoint of the round before. On the same processor and versions, each bit must
-    agree.
+    agree. Not all files are checked: docs/reliability.md says which are not, such as most of summary.json.
 
     Exit code 0 if all that was checked fits, 1 if something does not, 2 for bad input.
 

@@ -92,10 +92,10 @@ def repeat_words(arm: Arm) -> list[str]:
 
 
 def _mask_words(arms: Sequence[Arm]) -> list[str]:
-    """A sentence on rows whose tests mask logits, where other rows' tests do not; or nothing."""
+    """A sentence on rows whose tests mask logits; or nothing."""
     masked = [arm for arm in arms if arm.masked]
     tested = [arm for arm in arms if any(job.summary["accuracy"] for job in arm.jobs)]
-    if not masked or all(arm.masked for arm in tested):
+    if not masked:
         return []
     reached = []
     for arm in masked:
@@ -103,6 +103,8 @@ def _mask_words(arms: Sequence[Arm]) -> list[str]:
         if None not in plain:
             reached.append(f"{arm.label} {percent(float(np.mean(plain)))} %")
     without = f" Without the mask: {'; '.join(reached)}." if reached else ""
+    if all(arm.masked for arm in tested):
+        return [f"Tests mask the logits of classes that a client lacks (mask_test).{without}"]
     return [f"Tests of {'; '.join(arm.label for arm in masked)} mask the logits of classes that a client lacks, those "
             "of the other rows do not: their accuracies do not compare, and the best are marked within the same kind "
             f"of test only.{without}"]  # fmt: skip

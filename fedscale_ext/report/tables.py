@@ -127,6 +127,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
     worst = f"worst {percent(result['worst'])} ({_client(summary, result)}), best {percent(result['best'])}"
     return [
         ("client accuracy", f"{percent(result['mean'])} mean over {result['tested']:,} clients"),
+        *_mask_rows(result),
         ("  spread", f"IQR {percent(result['iqr'])}, {worst}"),
         ("  over samples", percent(result["sample_weighted"])),
         *_class_rows(summary),
@@ -141,6 +142,16 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         *_at_the_end(summary, "on_all"),
         ("loss", f"training {train}, test {test} over samples"),
         *_perplexity(summary.get("perplexity")),
+    ]
+
+
+def _mask_rows(result: Mapping[str, Any]) -> Rows:
+    """That figures of clients' own tests mask logits, and the mean without; nothing where they do not."""
+    if "unmasked" not in result:
+        return []
+    without = percent(result["unmasked"]["mean"])
+    return [
+        ("  mask_test", f"masks the classes that a client lacks, in all figures of its own tests; {without} without")
     ]
 
 

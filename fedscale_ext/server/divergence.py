@@ -8,7 +8,7 @@ import numpy as np
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.failures import TRAINING_DIVERGED
 from fedscale_ext.core.types import Evaluation, RoundRecord
-from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.accuracy import accuracy, without_mask
 from fedscale_ext.metrics.divergence import loss_growth
 
 
@@ -51,13 +51,16 @@ def end_notice(records: Sequence[RoundRecord], floor: Mapping[str, Any] | None, 
     """
     if (growth := loss_growth(records)) is not None:
         return f"training diverged: its loss grew from {growth[0]:.3g} to {growth[1]:.3g}; {_advice(config)}"
-    last = next((record.evaluation for record in reversed(records) if record.evaluation is not None), None)
+    tests = (record.evaluation for record in reversed(records) if record.evaluation is not None)
+    masked = next(tests, None)
+    last = masked and (without_mask(masked) or masked)  # a mask may take away what was learnt
     floors = [(floor or {}).get(name) for name in ("majority", "most_frequent")]
     known = [each["mean"] for each in floors if each and each["mean"] is not None]
     if last is None or len(known) < len(floors) or not accuracy(last).mean < min(known):
         return None
     return (
-        f"accuracy after round {last.round}, {accuracy(last).mean:.1%}, is below what clients reach without a model, "
+        f"accuracy after round {last.round}{'' if last is masked else ' without mask_test'}, "
+        f"{accuracy(last).mean:.1%}, is below what clients reach without a model, "
         f"{min(known):.1%}: training has diverged or was too short"
     )
 

@@ -287,6 +287,11 @@ def test_constant_and_dark_samples_are_reported(tmp_path: Path) -> None:
     notes = import_npz(tmp_path / "a.npz", tmp_path / "out", "own").notes
     assert any(note.startswith("1 sample has the same value everywhere, the first is row 2 of 'x'") for note in notes)
     assert "no pixel is above 1 of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats" in notes
+    for brightest, dark in ((16, True), (31, True), (32, False)):
+        scaled = np.where(x == 1, brightest, 0).astype(np.uint8)
+        np.savez(tmp_path / "a.npz", x=scaled, y=[0, 1, 1, 0], client=[1] * 4)
+        notes = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", NpzOptions(force=True)).notes
+        assert any(note.startswith(f"no pixel is above {brightest} of 255: ") for note in notes) == dark
     np.savez(tmp_path / "a.npz", x=x.astype(np.float32), y=[0, 1, 1, 0], client=[1] * 4)
     notes = import_npz(tmp_path / "a.npz", tmp_path / "out", "own", NpzOptions(force=True)).notes
     assert "the floats in 0..1 of array 'x' became bytes in 0..255" in notes

@@ -27,6 +27,14 @@ def test_the_first_line_says_which_data():
     assert summary_table(summary(False))[0] == ("data", "femnist (real)")
 
 
+def test_the_table_says_that_a_mask_is_in_the_figures():
+    data = summary()
+    assert "  mask_test" not in dict(summary_table(data))
+    data["accuracy"]["unmasked"] = {"mean": 0.16129}
+    row = dict(summary_table(data))["  mask_test"]
+    assert row == "masks the classes that a client lacks, in all figures of its own tests; 16.13 % without"
+
+
 def test_the_table_holds_the_figures():
     data = summary()
     rows = dict(summary_table(data))

@@ -91,6 +91,17 @@ def test_a_divergence_that_stays_finite_is_told_at_the_end(
     assert end_notice(records[:1], None, make_config({}, {})) is None
 
 
+@pytest.mark.parametrize(
+    ("unmasked", "sentence"), [(0.35, None), (0.25, "accuracy after round 1 without mask_test, 25.")]
+)
+def test_a_mask_of_tests_is_no_divergence(unmasked: float, sentence: str | None) -> None:
+    one = record(1)
+    masked = synthetic_evaluation(1, [0.1, 0.1])
+    one.evaluation = replace(masked, unmasked=unmasked * masked.count)
+    told = end_notice([one], FLOOR, make_config({}, {}))
+    assert told is None if sentence is None else told is not None and told.startswith(sentence)
+
+
 def test_the_notice_at_the_end_is_in_the_summary(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.server.aggregator.end_notice", lambda *_: "it has diverged")
     assert "it has diverged" in fedscale_ext.run(job_file, model="cnn_small", rounds=1)["notices"]

@@ -10,6 +10,7 @@ import numpy as np
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.data.wording import composed, counted, quoted
 
+_DARK = 32  # brightest pixel of 255 below which samples are probably in other units, as 0..1 or 0..16
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation"}
 
 
@@ -48,8 +49,10 @@ class SampleNotes:
         if self._constant:
             what = "sample has" if self._constant == 1 else "samples have"
             notes.append(f"{self._constant:,} {what} the same value everywhere, the first is {self._first_constant}")
-        if self._digests and self._brightest <= 1:
-            notes.append("no pixel is above 1 of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats")
+        if self._digests and self._brightest < _DARK:
+            notes.append(
+                f"no pixel is above {self._brightest} of 255: give pixels of 0 to 255 as bytes, or of 0 to 1 as floats"
+            )
         return notes
 
     def _equal(self, labels: np.ndarray, train: np.ndarray, test: np.ndarray, file: Callable[[int], str]) -> list[str]:
