@@ -37,7 +37,8 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **rank**: mean over seeds with Student's 95 % interval, of methods with three seeds or more. 1 is the best.
 - **rate**: the learning rate; on UCI HAR the best of three.
 - **(n beyond)**: n of the clients train more than their devices afford.
-- **TMACs**: multiply-accumulates of all clients' training; **MB up, MB down**: bytes that all clients sent and received.
+- **TMACs**: multiply-accumulates of all clients' training.
+- **MB up, MB down**: what all clients sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual h**: hours that the clients' devices would take.
 - **server TMACs, server s**: the server's work after rounds (– if not counted), and its seconds on the run's machine.
