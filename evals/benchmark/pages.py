@@ -32,15 +32,16 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 
 - **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
 - **on all %**: the same models on all clients' test samples.
-- **worst tenth %**: own accuracy of the tenth of the clients that fare worst.
-- **at 25 %, at 50 %**: own accuracy when a quarter and half of the budget was spent.
-- **rank**: mean over seeds, of methods with three or more, with Student's 95 % interval. Lower is better.
-- **rate**: the learning rate that was chosen of three.
+- **worst tenth %**: own % of the tenth of the clients with the lowest accuracy.
+- **at 25 %, at 50 %**: own % when a quarter and half of the budget was spent.
+- **rank**: mean over seeds with Student's 95 % interval, of methods with three seeds or more. 1 is the best.
+- **rate**: the learning rate; on UCI HAR the best of three.
 - **(n beyond)**: n of the clients train more than their devices afford.
-- **TMACs, MB up, MB down**: what all clients computed, sent and received.
+- **TMACs**: multiply-accumulates of all clients' training.
+- **MB up, MB down**: what all clients sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
-- **virtual h**: hours on the clients' clock.
-- **server TMACs, server s**: the server's own work after rounds (– if not counted), and its time on the run's machine.
+- **virtual h**: hours that the clients' devices would take.
+- **server TMACs, server s**: the server's work after rounds (– if not counted), and its seconds on the run's machine.
 """
 
 

@@ -79,7 +79,7 @@ def above_their_family(rows: Sequence[Entry]) -> str:
     best = {row_of(row.label).family: row for row in best_of_families(methods)}
     above = [row for row in methods if methods.index(row) < methods.index(best[row_of(row.label).family])]
     shown = ", ".join(f"{row.title} {row.values(OWN).mean():.1f} %" for row in above)
-    return shown and f"Above their family's row, but with clients that train more than their devices afford: {shown}."
+    return shown and f"Better than their family's row, but n clients train more than they afford (n beyond): {shown}."
 
 
 def mean_and_spread(values: np.ndarray) -> str:

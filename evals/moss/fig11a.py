@@ -71,10 +71,10 @@ EXPERIMENT = Experiment(
     note="The paper does not name its mechanism. Here each device's change is clipped to the median norm, and a type's "
     "mean is noised as the classic bound asks for one round. delta is 1e-5, and nothing is composed. The formula "
     "is a deviation of 4.84 / epsilon clipping norms on a type's sum (columns noise norms). With 100 devices and "
-    "11.2 million parameters, a round's noise is 162 times as long as the longest change for epsilon 1, and 1,620 "
-    "times for 0.1. With ten devices and 67,000 parameters it is 125 and 1,250 times. So the paper's mild losses "
-    "suggest another mechanism. Rows of a noise multiplier have noise between a part of a change and a few times "
-    "it. The epsilon of the job, by the accountant, is large there.",
+    "11.2 million parameters, a round's noise is 162 times the clipping norm for epsilon 1, and 1,620 times for 0.1. "
+    "With ten devices and 67,000 parameters it is 125 and 1,250 times. So the paper's mild losses suggest another "
+    "mechanism. Rows of a noise multiplier have noise from a part of the clipping norm to a few times it. The "
+    "job's epsilon, by the accountant, is large there.",
     rows=with_noise,
     orders=[*WORSE, *MORE_ROUNDS, *LITTLE_WORSE, *LITTLE_MORE_ROUNDS],
 )

@@ -57,7 +57,7 @@ def _claim_row(folder: str, one: Judged) -> str:
 
 def _seeds(one: Judged) -> str:
     if one.claim.script == "hypernetwork_cost":
-        return "the paper's sizes"
+        return _NOTHING
     counts = sorted({each.seeds for evidence in one.evidence for each in evidence.findings if each.seeds}) or [0]
     return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
 

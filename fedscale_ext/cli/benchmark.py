@@ -14,16 +14,17 @@ from fedscale_ext.core.errors import UserError, did_you_mean
 def benchmark(
     method: Annotated[
         str | None,
-        typer.Argument(help="An installed method, a plug-in's too.", autocompletion=complete.methods),
+        typer.Argument(help="An installed method, also of a plug-in.", autocompletion=complete.methods),
     ] = None,
     tasks: Annotated[
-        list[str] | None, typer.Option("--tasks", metavar="TASK", help="Task; once for each.", show_default="har")
+        list[str] | None,
+        typer.Option("--tasks", metavar="TASK", help="A task of the benchmark; repeatable.", show_default="har"),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Seeds: 1 to N.", min=1, max=5)] = 3,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="A key of the method; $large and others are a task's networks."
+            "--set", metavar="KEY=VALUE", help="Key of the job; evals/benchmark/methods.py explains $large and others."
         ),
     ] = None,
     rates: Annotated[
@@ -31,7 +32,7 @@ def benchmark(
         typer.Option(
             "--rate",
             metavar="R",
-            help="Learning rate to try; once for each. A single one is taken as it is.",
+            help="Learning rate to try; repeatable. A single one is not tried first.",
             show_default="0.03, 0.1, 0.3",
         ),
     ] = None,
@@ -49,11 +50,11 @@ def benchmark(
 ) -> None:
     """Train a method in the benchmark and show its row among the others.
 
-    All methods have the same clients, devices and public samples, and an equal budget of training. The method takes the
-    best of three learning rates on a seed of its own. A shipped method runs as its row does; --set makes a row of your
-    own. Finished jobs are not run again: a stopped command continues.
+    All methods have the same clients, devices and public samples, and an equal budget of training MACs. The method
+    takes the best of three learning rates, tried on a separate seed. A shipped method runs with the settings of its
+    row; with --set it becomes a row of yours. The same command continues a stopped one: finished jobs do not run again.
 
-    Without a method, the recorded rows are shown.
+    Without a method, the command shows the recorded rows.
 
     Example: fedscale benchmark
 

@@ -102,7 +102,9 @@ def import_(
     shift: ShiftOptions,
     split: SplitOptions,
     format_options: FormatOptions,
-    format_: Annotated[Format | None, typer.Option("--format", help="Format of SOURCE.", show_default="seen")] = None,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="Format of SOURCE.", show_default="detected")
+    ] = None,
 ) -> None:
     """Import data into FedScale's layout.
 
@@ -112,8 +114,8 @@ def import_(
 
     Example: fedscale dataset import mnist.npz --data-set mnist --partition iid --clients 40 --shift rotation
 
-    A split that SOURCE has is kept, unless --test local sets it aside. With either that or --partition, a client's
-    test samples have its own mix of classes.
+    SOURCE's split into training and test samples stays, unless --test local replaces it. With --test local or
+    --partition, a client's test samples have its mix of classes.
     """
     from fedscale_ext.data import registry
     from fedscale_ext.data.formats.hugging_face import on_hub
@@ -203,7 +205,7 @@ def synthesize(
     seed: Seed = 1,
     force: Force = False,
 ) -> None:
-    """Generate handwriting: FEMNIST's 62 characters, or only digits. It is always marked as generated.
+    """Generate handwriting: FEMNIST's 62 characters, or only digits. Every result calls it generated.
 
     Example: fedscale dataset synthesize digits
 
@@ -227,9 +229,9 @@ def verify(
         str | None, typer.Option("--data-set", help="Kind of data.", show_default="what dataset.json says")
     ] = None,
 ) -> None:
-    """Read every row and picture of a data folder and count what is wrong; exit code 1 if anything is.
+    """Read every row and picture of a data folder and count faults; exit code 1 if there are any.
 
-    A good folder is left decoded, so that its first job starts at once.
+    The pictures of a folder without faults are decoded, so that its first job starts at once.
 
     Example: fedscale dataset verify data/digits_generated
     """
@@ -252,7 +254,7 @@ def show(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="PNG", help="File of the picture.")] = Path("data.png"),
 ) -> None:
-    """Show who has how many samples of which class, as a table and a picture.
+    """Show the samples by class and client, as a table and a picture.
 
     The picture has clients by classes, the clients' sizes, and a sample of each class.
 

@@ -36,10 +36,10 @@ class NetworkOptions:
 
     mirror: Annotated[
         str | None,
-        typer.Option(help="The one mirror to ask, or the address of a folder with the files.", show_default="in turn"),
+        typer.Option(help="Mirror to use, or the address of a folder with the files.", show_default="each in turn"),
     ] = None
-    downloads: Annotated[Path, typer.Option(help="Folder of what comes over the network.")] = Path("data/downloads")
-    drop: Annotated[bool, typer.Option("--no-keep", help="Remove that after the import.")] = False
+    downloads: Annotated[Path, typer.Option(help="Folder of downloaded files.")] = Path("data/downloads")
+    drop: Annotated[bool, typer.Option("--no-keep", help="Remove the downloaded files after the import.")] = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OutputOptions:
 
     out: Out = None
     own_name: Annotated[
-        str | None, typer.Option("--name", help="Name of this very data set in results.", show_default="NAME")
+        str | None, typer.Option("--name", help="Name of the imported data in results.", show_default="NAME")
     ] = None
     force: Force = False
 
@@ -64,7 +64,7 @@ def download(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Data set to get; without it, a list of all.",
+            help="Data set to download; without it, the command lists all.",
             autocompletion=complete.downloads,
         ),
     ] = None,
@@ -74,7 +74,7 @@ def download(
 
     Example: fedscale dataset download cifar10 --partition dirichlet --clients 100
 
-    The same command continues an interrupted download. Exit code 1: no mirror gave the files.
+    The same command continues an interrupted download. Exit code 1: no mirror delivered the files.
     """
     if name is None:
         return _list()

@@ -63,7 +63,7 @@ class TestSource(StrEnum):
 
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
-TestFraction = Annotated[float, typer.Option(help="Share of each client's samples kept for testing.")]
+TestFraction = Annotated[float, typer.Option(help="Share of each client's samples held out for tests.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
 ClientMap = Annotated[
     Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
@@ -77,9 +77,9 @@ class OutputOptions:
     out: Out = None
     name: Annotated[
         str | None,
-        typer.Option(help="Name of this very data set in results.", show_default="its kind, or the npz file's"),
+        typer.Option(help="Name of the imported data in results.", show_default="DATA_SET, or the npz file's name"),
     ] = None
-    generated: Annotated[bool, typer.Option("--generated", help="These data are made up: every result says so.")] = (
+    generated: Annotated[bool, typer.Option("--generated", help="The data are generated: every result says so.")] = (
         False
     )
     force: Force = False
@@ -99,12 +99,10 @@ class PartitionOptions:
     ] = None
     clients: Annotated[int | None, typer.Option(help="Clients of the partition.")] = None
     alpha: Annotated[float, typer.Option(help="Concentration of a Dirichlet partition.")] = 0.5
-    min_samples: Annotated[
-        int, typer.Option(help="Samples that each client of a Dirichlet partition has at least.")
-    ] = 1
+    min_samples: Annotated[int, typer.Option(help="Fewest samples of a client of a Dirichlet partition.")] = 1
     samples_per_client: Annotated[
         int,
-        typer.Option(help="Samples that each client of a Dirichlet partition trains on, exactly.", show_default="any"),
+        typer.Option(help="Training samples of every client of a Dirichlet partition.", show_default="any"),
     ] = 0
     shards: Annotated[int, typer.Option(help="Shards per client of a shard partition.")] = 2
     classes_per_client: Annotated[int, typer.Option(help="Classes of each client of a classes partition.")] = 2
@@ -141,7 +139,7 @@ class ShiftOptions:
         typer.Option("--shift", metavar="KIND", help="rotation, noise, or domains: how clients' samples differ."),
     ] = None
     angles: Annotated[
-        str | None, typer.Option(help="Rotation: degrees, which clients take in turn.", show_default="0,90,180,270")
+        str | None, typer.Option(help="Rotation: degrees, dealt to clients in turn.", show_default="0,90,180,270")
     ] = None
     noise_level: Annotated[
         float | None, typer.Option(help="Noise: variance of the last client's noise.", show_default="0.1")
@@ -172,7 +170,7 @@ class SplitOptions:
 
     test: Annotated[
         TestSource,
-        typer.Option(help="Keep the split that SOURCE has, or draw each client's test samples from its own."),
+        typer.Option(help="Test samples: those of SOURCE, or drawn from each client's samples."),
     ] = TestSource.source
     test_fraction: TestFraction = 0.2
     seed: Seed = 1
@@ -192,14 +190,14 @@ class FormatOptions:
     split: Annotated[
         str | None,
         typer.Option(
-            help="npz: array that says train or test, or 0 (training) or 1 (test). Hugging Face: splits, as in "
-            "train,test."
+            help="npz: array of train and test, or of 0 (training) and 1 (test). Hugging Face: names of splits, such "
+            "as train,test."
         ),
     ] = None
     names: Annotated[str, typer.Option(help="npz: array of the labels' names.")] = "classes"
     transposed: Annotated[
         bool,
-        typer.Option("--transposed", help="npz of values: a sample lies as W x H where DATA_SET has H x W."),
+        typer.Option("--transposed", help="npz of values: samples are W x H, and DATA_SET has H x W."),
     ] = False
     stride: Annotated[
         int | None, typer.Option(help="Text: characters from one window to the next.", show_default="80; LEAF's own")

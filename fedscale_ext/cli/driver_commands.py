@@ -29,8 +29,7 @@ from fedscale_ext.cli.driver_options import (
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Run jobs, on this machine or several, and look after them.\n\n"
-    "Example: fedscale driver start fedavg --on digits",
+    help="Run, stop and inspect jobs, on this machine or several.\n\nExample: fedscale driver start fedavg --on digits",
     no_args_is_help=True,
 )
 _FOLLOW_S = 0.2  # between two looks at a log that is followed
@@ -65,8 +64,8 @@ def start(
     """Run a job to its end: aggregator, executors, progress, results.
 
     With --seeds or --grid a sweep: a job for each seed and combination of values, as many at once
-    as fit the machine's cores and memory, in one view. Ctrl-C stops them; the same command with
-    --resume continues what had begun and leaves what has finished.
+    as fit the machine's cores and memory, in one view. Ctrl-C stops all jobs; the same command with
+    --resume continues unfinished ones.
 
     Exit code 0 if the job finished (all jobs of a sweep), 2 for bad input, 1 if it failed, 130 if it was stopped.
 
@@ -96,8 +95,8 @@ def start(
 def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None) -> None:
     """Check a job, or all jobs of a sweep, without starting any: settings, data, devices, models.
 
-    Prints what each job is, and every sentence that would keep one from starting. Data are decoded
-    where no job has read them yet.
+    Prints a description of each job, and every reason why one cannot start. Data that no job has read
+    yet are decoded.
 
     Exit code 0 if all can start, 2 if not.
 
@@ -118,16 +117,18 @@ def submit(
 ) -> None:  # fmt: skip
     """Run a job on the machines that its ps_ip and worker_ips name, by ssh, to its end.
 
-    Host keys must be known, and a key must open every host without a password. Before anything starts, all hosts
-    are checked for the same code, versions and data. Results are brought here. Exit codes are start's.
+    Host keys must be known, and ssh must log in to every host without a password. Before anything starts, all hosts
+    are checked for the same code, versions and data. Results are copied to this machine. Exit codes are those of
+    `driver start`.
 
-    With --seeds or --grid a sweep, as `driver start` has it: the jobs run on these machines in turn, or
-    --at-once N side by side.
+    With --seeds or --grid a sweep, as in `driver start`: its jobs run on these machines one after another, or
+    N at a time with --at-once N.
 
     With --ray, executors are actors on a Ray cluster, and the aggregator runs here, on one of its nodes. An
     entry any:[2] of worker_ips asks for two executors on nodes of Ray's choice.
 
-    With --slurm, queue it instead, a sweep as an array: each entry of worker_ips stands for a node of Slurm's choice.
+    With --slurm, the job is queued instead, a sweep as an array. Each entry of worker_ips stands for a node of
+    Slurm's choice.
 
     Example: fedscale driver submit job.yml --set ps_ip=10.0.0.1 --set 'worker_ips=["10.0.0.2:[4,4]"]'
 
@@ -257,7 +258,7 @@ def stop(job: JobName) -> None:
 
 @app.command()
 def forget(job: JobName) -> None:
-    """Take a job that has ended out of the list; its results stay where they are.
+    """Remove an ended job from the list; its results stay where they are.
 
     Example: fedscale driver forget fedavg_digits
     """
@@ -294,7 +295,7 @@ def status(job: OptionalJobName = None) -> None:
 
 @app.command()
 def logs(job: JobName, follow: Follow = False) -> None:
-    """Print what the processes of a job's last run have written.
+    """Print the output of the processes of a job's last run.
 
     Example: fedscale driver logs fedavg_digits -f
     """

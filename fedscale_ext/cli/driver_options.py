@@ -19,7 +19,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="DATA",
-        help="Data that the method CONF trains on; `fedscale config list data` shows them.",
+        help="Data for the method CONF; `fedscale config list data` lists them.",
         autocompletion=complete.data_presets,
     ),
 ]
@@ -28,7 +28,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Set a key of the configuration; may be given again.",
+        help="Set a key of the configuration; repeatable.",
         autocompletion=complete.settings,
     ),
 ]
@@ -37,7 +37,7 @@ ResumeFrom = Annotated[
     int | None,
     typer.Option("--resume-from", metavar="ROUND", min=1, help="Continue it from an earlier checkpoint instead."),
 ]
-Supervise = Annotated[bool, typer.Option("--supervise", help="Start processes that die again, from the checkpoint.")]
+Supervise = Annotated[bool, typer.Option("--supervise", help="Restart processes that die, from the checkpoint.")]
 Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="0-4", help="A job for each of these seeds: 0-4 or 1,5,7.")
 ]
@@ -46,25 +46,25 @@ Grid = Annotated[
     typer.Option(
         "--grid",
         metavar="KEY=A,B",
-        help="A job for each of these values; may be given again.",
+        help="A job for each of these values; repeatable.",
         autocompletion=complete.settings,
     ),
 ]
 AtOnce = Annotated[
     int | None,
-    typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep side by side.", show_default="what fits"),
+    typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep at a time.", show_default="as many as fit"),
 ]
-Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm, by submitit.")]
+Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm with submitit.")]
 Ray = Annotated[
     str | None,
     typer.Option("--ray", metavar="ADDRESS", help="Run the executors on this Ray cluster: auto, or HOST:PORT."),
 ]
 Hours = Annotated[
-    float | None, typer.Option("--hours", min=0.02, help="Longest time under --slurm.", show_default="24")
+    float | None, typer.Option("--hours", min=0.02, help="Time limit under --slurm, in hours.", show_default="24")
 ]
 SlurmOption = Annotated[
     list[str] | None,
-    typer.Option("--slurm-option", metavar="KEY=VALUE", help="An option of sbatch, as partition=gpu."),
+    typer.Option("--slurm-option", metavar="KEY=VALUE", help="An option of sbatch, such as partition=gpu; repeatable."),
 ]
 JobName = Annotated[
     str, typer.Argument(metavar="JOB", help="The configuration's job_name.", autocompletion=complete.jobs)
@@ -72,4 +72,4 @@ JobName = Annotated[
 OptionalJobName = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.", autocompletion=complete.jobs)
 ]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until the job ends.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow new lines until the job ends.")]

@@ -36,26 +36,26 @@ def join(
     ] = None,
     number: Annotated[
         int | None,
-        typer.Option("--number", metavar="N", min=1, help="Take the place of executor N.", show_default="a new one"),
+        typer.Option("--number", metavar="N", min=1, help="Replace executor N.", show_default="a new number"),
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Longest wait for an aggregator to answer.")
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Time limit for the aggregator's first answer.")
     ] = 60.0,
-    tls_ca: Annotated[str | None, typer.Option("--tls-ca", metavar="FILE", help="As the key tls_ca.")] = None,
+    tls_ca: Annotated[str | None, typer.Option("--tls-ca", metavar="FILE", help="Like the key tls_ca.")] = None,
     tls_cert: Annotated[
-        str | None, typer.Option("--tls-cert", metavar="FILE", help="As the key tls_executor_cert.")
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Like the key tls_executor_cert.")
     ] = None,
     tls_key: Annotated[
-        str | None, typer.Option("--tls-key", metavar="FILE", help="As the key tls_executor_key.")
+        str | None, typer.Option("--tls-key", metavar="FILE", help="Like the key tls_executor_key.")
     ] = None,
 ) -> None:
-    """Join a running job as a further executor, and work for it until it is over.
+    """Join a running job as a further executor, and work for it until it ends.
 
     The job's settings come from its aggregator. Package, torch, NumPy and data must be those of the job.
-    The result does not depend on who joins or leaves. Ctrl-C leaves: others do the work that was begun.
+    The result does not depend on which executors join or leave. After Ctrl-C other executors redo this one's work.
     `fedscale driver status JOB` prints the address and the token's file where the job was started.
 
-    Exit code 0 if the job is over, 2 if this process cannot join, 1 if the aggregator is lost, 130 after Ctrl-C.
+    Exit code 0 if the job has ended, 2 if this process cannot join, 1 if the aggregator is lost, 130 after Ctrl-C.
 
     Example: fedscale executor join 10.0.0.1:29500 --token-file token
 

@@ -22,16 +22,18 @@ Jobs = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB...",
-        help="Five jobs, their name in a sweep without the seed, or their log folders.",
+        help="Five jobs by name, by log folder, or by their common name in a sweep.",
         autocompletion=complete.jobs_and_arms,
     ),
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of the entry.")]
 TunedOption = Annotated[
     list[str] | None,
-    typer.Option("--tuned", metavar="KEY=A,B*", help="Values tried, the chosen one starred; or none. A sweep knows."),
+    typer.Option(
+        "--tuned", metavar="KEY=A,B*", help="Values tried, * at the chosen one; or none. Default: the sweep's."
+    ),
 ]
-Commit = Annotated[str | None, typer.Option(metavar="ID", help="Commit that ran them, where the jobs do not know.")]
+Commit = Annotated[str | None, typer.Option(metavar="ID", help="Commit that ran the jobs, if they do not name it.")]
 Contact = Annotated[str, typer.Option(metavar="TEXT", help="Whom to ask about the entry.")]
 External = Annotated[str, typer.Option("--external-data", metavar="TEXT", help="Data used beside the data set's.")]
 Data = Annotated[str | None, typer.Option("--data-set", help="Show only this data set: openimage, femnist or speech.")]
@@ -40,10 +42,10 @@ Entries = Annotated[Path, typer.Option("--entries", metavar="DIR", help="Folder 
 
 @app.callback(invoke_without_command=True)
 def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries = _FOLDER) -> None:
-    """Show FedScale's leaderboard, with your entries and this machine's finished jobs in their places.
+    """Show FedScale's leaderboard, with your entries and this machine's finished jobs among its rows.
 
-    Accuracy is over all test samples, as FedScale has it, with its deviation over seeds. Below stand the best rows of
-    the benchmark.
+    Accuracy is over all test samples, as in FedScale, with its standard deviation over seeds. The benchmark's best
+    rows follow.
 
     Example: fedscale leaderboard --data-set femnist
     """

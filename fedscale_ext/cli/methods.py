@@ -67,7 +67,7 @@ def show(
         ),
     ],
 ) -> None:
-    """Show the models of a finished job: parent, what made each from it, round, MACs, parameters, clients served.
+    """Show the models of a finished job: parent, transformation, round, MACs, parameters, clients served.
 
     Example: fedscale methods show fedtrans_digits
     """
@@ -142,12 +142,12 @@ def new(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="What it begins as: one model for all, parts of it by capacity, layers that clients keep, or models "
-            "that clients keep and public samples."
+            help="Kind of the method: one model for all; parts of it by capacity; personal layers; or personal models "
+            "and public samples."
         ),
     ] = Kind.AVERAGING,
 ) -> None:
-    """Write a method of your own to begin with: a package with a class, tests that pass and a job that runs.
+    """Write a small method to start from: a package with a class, tests that pass and a job that runs.
 
     Example: fedscale methods new my_method --kind submodel
     """

@@ -23,7 +23,7 @@ def list_models(
         ),
     ] = "cifar10",
 ) -> None:
-    """List the named models: parameters and MACs on samples of a data set, and what methods can do with them.
+    """List the named models: parameters, MACs on samples of a data set, and the parts that some methods need.
 
     A configuration takes one by `model: NAME`. MACs are of one forward pass of one sample.
 

@@ -28,9 +28,9 @@ def predict(
     """Predict new samples with the model that a job serves a client.
 
     Writes a line per sample: its name or row, the predicted label, and the probability. Samples get the shape and the
-    normalisation of the job's data. Notes say what that changes in pictures.
+    normalisation of the job's data. Notes say how this changes pictures.
 
-    Exit code 0 when all samples are predicted, 2 for bad input.
+    Exit code 0 if all samples are predicted, 2 for bad input.
 
     Example: fedscale predict fedavg_digits photos/ --client writer_7
 

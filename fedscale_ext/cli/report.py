@@ -22,12 +22,11 @@ ByClass = Annotated[bool, typer.Option("--by-class", help="Show balanced accurac
 def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> None:
     """Compare jobs, or look at one: a page, plots and figures.
 
-    Writes DIR/report.html (one file, opens anywhere without a network), plots as PNG and SVG below
-    DIR/plots, and all figures in DIR/figures.csv. Jobs that differ only in their seed become one
-    row, as mean and standard deviation. Jobs without a round
-    and names without a started job are left out, and named.
+    Writes DIR/report.html (one file that needs no network), plots as PNG and SVG below DIR/plots, and all
+    figures in DIR/figures.csv. Jobs that differ only in their seed become one row, with mean and standard
+    deviation. The report leaves out jobs without a round and names without a job, and lists them.
 
-    Exit code 0 when the report is written, 2 for bad input or if no name stands for a job.
+    Exit code 0 if the report is written, 2 for bad input or if no name stands for a job.
 
     Example: fedscale report fedavg_digits splitmix_digits -o comparison
 

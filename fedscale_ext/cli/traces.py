@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Look at traces of devices, write them in safe formats, and draw some.\n\n"
+    help="Inspect device traces, convert them to safe formats, and draw new ones.\n\n"
     "Example: fedscale traces synthesize 1000 -o data/traces",
     no_args_is_help=True,
 )
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 _MOST = 20_000_000  # devices
 _BAR = 44  # characters of the longest bar: a line fits 80 columns
 
@@ -45,7 +45,7 @@ def inspect(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Show what traces hold: quantiles over devices, histograms, who is online at which hour.
+    """Show the content of traces: quantiles over devices, histograms, clients online by hour.
 
     FedScale's pickles (client_device_capacity, client_behave_trace) are read without running them; csv and npz, too.
 
@@ -88,7 +88,7 @@ def convert(
 ) -> None:
     """Write a trace as npz or csv, which cannot hide code; its numbers stay the same to the last bit.
 
-    Of a pickle only dicts, lists, numbers and text are read; one with anything else in it is refused.
+    Pickles may hold dicts, lists, numbers and text; a pickle with anything else is refused.
 
     Example: fedscale traces convert client_behave_trace data/traces/availability.npz
     """
@@ -113,7 +113,7 @@ def synthesize(
 ) -> None:
     """Draw a population of N devices from FedScale's published marginals: capacity.npz and availability.npz.
 
-    They are marked as resampled, and whatever job uses them says so.
+    They are marked as resampled, and jobs that use them say so.
 
     Example: fedscale traces synthesize 1000 --seed 7 -o data/traces
     """

@@ -15,12 +15,12 @@ def verify(
         typer.Argument(metavar="RUN", help="Name of a job, or its log folder.", autocompletion=complete.jobs_and_arms),
     ],
     rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", help="Rounds to draw and compute again; 0 for none.", min=0)
+        int, typer.Option("--rounds", metavar="N", help="Number of rounds to compute again; 0 for none.", min=0)
     ] = 3,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="S", help="Seed of the draw.", show_default="a new one", min=0)
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Compute all rounds again that can be.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Compute again all rounds that have what this needs.")] = False,
     data: Annotated[
         str | None,
         typer.Option("--data", metavar="DIR", help="Folder of the job's data.", show_default="the job's data_dir"),
@@ -29,9 +29,9 @@ def verify(
     """Check that a run's records fit together, and compute some of its rounds again.
 
     Each round's record has a digest of itself, of the models after it, and of the round before. The command finds the
-    first round that does not fit. It draws rounds that can be trained again, and does so in a temporary folder: the
-    first round, and those with the checkpoint of the round before. On the same processor and versions, each bit must
-    agree. Not all files are checked: docs/reliability.md says which are not, such as most of summary.json.
+    first round that does not fit. Then it draws rounds and trains them again in a temporary folder. It can do so for
+    the first round, and for rounds with the checkpoint of the round before. On the same processor and versions, each
+    bit must agree. Not all files are checked: docs/reliability.md says which are not, such as most of summary.json.
 
     Exit code 0 if all that was checked fits, 1 if something does not, 2 for bad input.
 

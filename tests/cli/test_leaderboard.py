@@ -42,7 +42,7 @@ def test_the_benchmark_stands_below_all_boards(call, state):
     assert (code, err) == (0, "")
     assert "\nThe benchmark: the best method of each family on UCI HAR" in out
     assert any(line.startswith("HeteroFL  ") or " width " in line for line in out.splitlines())
-    assert "\nAbove their family's row, but with clients that train more than their devices afford: " in out
+    assert "\nBetter than their family's row, but n clients train more than they afford (n beyond): " in out
 
 
 def test_a_data_set_without_a_board_is_one_sentence(call, state):

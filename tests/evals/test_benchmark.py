@@ -199,7 +199,7 @@ def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_
     best = table.best_of_families(standing.entries(rows, "har"))
     assert [row.label for row in best] == ["FML", "Hermes"]
     left_out = table.above_their_family(standing.entries(rows, "har"))
-    assert left_out.endswith("clients that train more than their devices afford: FedSkel (3 beyond) 90.0 %.")
+    assert left_out.endswith("n clients train more than they afford (n beyond): FedSkel (3 beyond) 90.0 %.")
     assert table.above_their_family(standing.entries(rows[1:], "har")) == ""
     assert table.above_their_family(standing.entries([measured("pooled, linear", 50.0, 0)], "har")) == ""
 
