@@ -91,7 +91,8 @@ class Job:
         """Tell whether the job finished with exactly ``rounds`` rounds, or was asked for them and stopped early."""
         if self.status != "finished" or self.round is None:
             return False
-        return rounds in (self.round["round"], self.round["rounds"] if self.stopped else None)
+        asked = self.round.get("asked", self.round["rounds"])
+        return rounds in (self.round["round"], asked if self.stopped else None)
 
     def has_written_checkpoint(self, interval: int) -> bool:
         """Tell whether the rounds that were heard of had a checkpoint, one in ``interval`` rounds; of a job whose files

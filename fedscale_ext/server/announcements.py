@@ -46,12 +46,17 @@ def ready_event(
     }
 
 
-def round_event(record: RoundRecord, rounds: int, phase: str) -> dict[str, Any]:
-    """Return the event of a finished round; ``phase`` is what the method does in it."""
+def round_event(record: RoundRecord, rounds: int, asked: int, phase: str) -> dict[str, Any]:
+    """Return the event of a finished round.
+
+    ``rounds`` is the last one that the job is expected to come to, ``asked`` the number of its configuration;
+    ``phase`` is what the method does in the round.
+    """
     return {
         "event": "round",
         "round": record.round,
         "rounds": rounds,
+        "asked": asked,
         "phase": phase,
         "participants": len(record.participants),
         "models": record.models,

@@ -9,7 +9,8 @@ import fedscale_ext
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.driver.jobs import Job
+from fedscale_ext.driver.processes import Proc
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.server import aggregator
 from fedscale_ext.server.announcements import round_event
@@ -114,13 +115,18 @@ def test_a_method_with_stages_refuses_a_budget(job_file: Path) -> None:
 
 
 def test_progress_counts_to_the_round_that_a_budget_ends(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
+    events: list[dict[str, Any]] = []
 
-    def noted(record: RoundRecord, rounds: int, phase: str) -> dict[str, Any]:
-        told.append(rounds)
-        return round_event(record, rounds, phase)
+    def noted(*arguments: Any) -> dict[str, Any]:
+        events.append(round_event(*arguments))
+        return events[-1]
 
     monkeypatch.setattr(aggregator, "round_event", noted)
     keys = {"model": "cnn_small", "rounds": 1000, "eval_interval": 1000}
-    found = fedscale_ext.run(job_file, **keys, stop_macs=1e9)
-    assert told[-1] == found["rounds"] < max(told) + 1 < 1000
+    summary = fedscale_ext.run(job_file, **keys, stop_macs=1e9)
+    told = [event["rounds"] for event in events]
+    assert told[-1] == summary["rounds"] < max(told) + 1 < 1000
+    job = Job("job", "conf.yml", "/logs", "t", [], Proc("driver", 5, 1.5), status="finished")
+    job.note_round(events[-1])
+    job.note_summary(summary)
+    assert job.complete(1000) and not job.complete(2000)  # so that a resume leaves it as it is
