@@ -25,6 +25,7 @@ from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, stor
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
+from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.util.commit import commit
 from fedscale_ext.util.package import VERSION
@@ -279,9 +280,8 @@ def _cost(
 ) -> dict[str, Any]:
     total = spent(records)
     unknown = Storage(math.nan, math.nan)
-    trained = {client for record in records for client in record.participants}
     serve = evaluation.serve if evaluation else ()
-    stored = unknown if models is None else storage(models, serve, trained, personal_bytes)
+    stored = unknown if models is None else storage(models, serve, trained_clients(records), personal_bytes)
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,
