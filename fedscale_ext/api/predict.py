@@ -13,6 +13,7 @@ from fedscale_ext.api.served_model import load_served_model
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.types import is_personal
 from fedscale_ext.data.inputs import read_inputs
+from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.server.method_traits import untrained_weights
 
@@ -54,7 +55,7 @@ def predict(
     """
     served = load_served_model(job, client)
     number = job.client_number(client)
-    if notice is not None and is_personal(served.key) and not any(number in each.participants for each in job.records):
+    if notice is not None and is_personal(served.key) and number not in trained_clients(job.records):
         weights = untrained_weights(method_class(str(job.header["method"])))
         notice(f"client {client} never trained: {weights}")
     samples_by_name = read_inputs(inputs, served.data_set, served.shape, notice)

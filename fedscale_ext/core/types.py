@@ -106,6 +106,8 @@ class WorkItem:
         bytes: traffic in each direction, if it is not the model's size.
         dropped: tensors whose change the client does not upload. They count as unchanged.
         upload: bytes that the client uploads, if fewer than ``bytes``.
+        trains: whether the client trains the model. If not, as where it only sends gradients, its model stays as it
+            was.
 
     Raises:
         UserError: if ``objective`` names a field of the client's configuration, or ``overrides`` anything else.
@@ -121,6 +123,7 @@ class WorkItem:
     bytes: int | None = None
     dropped: Sequence[str] = ()
     upload: int | None = None
+    trains: bool = True
 
     def __post_init__(self) -> None:
         for name in self.objective:
@@ -311,3 +314,4 @@ class RoundRecord:
     faults: dict[str, int] = field(default_factory=dict)  # what went wrong and was mended; no result depends on it
     digests: dict[str, str] = field(default_factory=dict)  # by name; metrics/chain.py says of what
     server_macs: int | None = None  # of the server's own products; None: not counted
+    untrained: list[int] = field(default_factory=list)  # participants whose models stayed as they were

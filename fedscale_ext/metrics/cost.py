@@ -74,27 +74,37 @@ def storage(
     serve: Sequence[str],
     trained: Collection[int] | None = None,
     personal_bytes: Sequence[float] | None = None,
+    served_bytes: Sequence[float] | None = None,
 ) -> Storage:
     """Storage of a pool whose model ``serve[c - 1]`` goes to client c; NaN mean where nobody is served.
 
     Parts of another model are cut out when they are needed: the suite does not store them. A client's own version of a
     model is stored for each client that has ``trained`` (None: for all); others still have the pool's. It is as large
     as the pool's, or has ``personal_bytes[c - 1]``: where clients prune theirs, or keep a part of what they train.
+    With it they are served as much, or ``served_bytes[c - 1]``: where a client keeps more than the model that it is
+    served, or that model needs a shared one beside.
     """
     size = {model.key: model.cost.bytes / MB for model in models}
-    served = [sum(size[member] for member in members(key)) for key in serve]
-    if personal_bytes is not None:
-        served = [
-            personal_bytes[client - 1] / MB if is_personal(key) else megabytes
-            for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
-        ]
+    of_pool = [sum(size[member] for member in members(key)) for key in serve]
+    personal = _replaced(of_pool, serve, personal_bytes)
+    served = _replaced(personal, serve, served_bytes)
     client_models_mb = [
         megabytes
-        for client, (key, megabytes) in enumerate(zip(serve, served, strict=True), 1)
+        for client, (key, megabytes) in enumerate(zip(serve, personal, strict=True), 1)
         if is_personal(key) and (trained is None or client in trained)
     ]
     suite = sum(size[model.key] for model in models if model.part is None) + sum(client_models_mb)
     return Storage(suite, float(np.mean(served)) if served else float("nan"), len(client_models_mb))
+
+
+def _replaced(sizes_mb: Sequence[float], serve: Sequence[str], client_bytes: Sequence[float] | None) -> list[float]:
+    """The sizes in MB, with ``client_bytes`` in place of those of personal models where they are there."""
+    if client_bytes is None:
+        return list(sizes_mb)
+    return [
+        count / MB if is_personal(key) else megabytes
+        for megabytes, key, count in zip(sizes_mb, serve, client_bytes, strict=True)
+    ]
 
 
 def round_completion(records: Iterable[RoundRecord]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Round records as lines of metrics.jsonl, there and back."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ LAST = ("personalised", "before_training", "after_training", "on_all")  # evalua
 
 
 #: Fields that a line has only if there is something to say, and what they are otherwise.
-RARE: dict[str, Any] = {"faults": {}, "late_download_bytes": 0, "digests": {}}
+RARE: dict[str, Any] = {"faults": {}, "late_download_bytes": 0, "digests": {}, "untrained": []}
 
 
 def record_to_json(
@@ -38,6 +38,11 @@ def record_from_json(data: Mapping[str, Any], log_dir: Path) -> RoundRecord:
     if fields["evaluation"] is not None:
         fields["evaluation"] = evaluation_from_json(log_dir, fields["evaluation"])
     return RoundRecord(**fields)
+
+
+def trained_clients(records: Iterable[RoundRecord]) -> set[int]:
+    """Numbers of the clients that trained in any of the rounds: participants may only send something instead."""
+    return {client for record in records for client in set(record.participants).difference(record.untrained)}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

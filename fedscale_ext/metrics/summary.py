@@ -25,6 +25,7 @@ from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, stor
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
+from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.util.commit import commit
 from fedscale_ext.util.package import VERSION
@@ -130,6 +131,7 @@ def summarise(
     server_bytes: int = 0,
     repeated_bytes: int = 0,
     personal_bytes: Sequence[float] | None = None,
+    served_bytes: Sequence[float] | None = None,
     client_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values. Accuracies are in [0, 1]; figures that do not exist are None.
@@ -145,7 +147,8 @@ def summarise(
     which it was resumed and whether its code had changed. ``restarts`` counts the driver's restarts of each process.
     ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``repeated_bytes``
     are those of the models that others repeat, ``personal_bytes`` those of each client's personal model where they
-    differ from the pool's. ``client_names`` are None where they are not known.
+    differ from the pool's, and ``served_bytes`` those of the model that it is served, where that is more or less than
+    its personal one. ``client_names`` are None where they are not known.
     """
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
@@ -169,7 +172,10 @@ def summarise(
             "test": accuracy(evaluation).loss if evaluation else None,
         },
         **_perplexity(header, evaluation),
-        "cost": {**_cost(records, models, evaluation, repeated_bytes, personal_bytes), "server_bytes": server_bytes},
+        "cost": {
+            **_cost(records, models, evaluation, repeated_bytes, personal_bytes, served_bytes),
+            "server_bytes": server_bytes,
+        },
         "time": {
             "virtual_s": last.virtual_clock_s if last else 0.0,
             "wall_s": sum(record.wall_s for record in records) if wall_s is None else wall_s,
@@ -276,12 +282,13 @@ def _cost(
     evaluation: Evaluation | None,
     repeated_bytes: int,
     personal_bytes: Sequence[float] | None,
+    served_bytes: Sequence[float] | None,
 ) -> dict[str, Any]:
     total = spent(records)
     unknown = Storage(math.nan, math.nan)
-    trained = {client for record in records for client in record.participants}
     serve = evaluation.serve if evaluation else ()
-    stored = unknown if models is None else storage(models, serve, trained, personal_bytes)
+    trained = trained_clients(records)
+    stored = unknown if models is None else storage(models, serve, trained, personal_bytes, served_bytes)
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,

@@ -378,6 +378,7 @@ class MultiModelAggregator(MethodHooks):
             server_bytes=self.server_bytes(),
             repeated_bytes=self.repeated_bytes(),
             personal_bytes=self.personal_bytes(),
+            served_bytes=self.served_bytes(),
             privacy=self.privacy.summary() if self.privacy else None,
             refused_messages=self.refusals.counts(),
             notices=list(self.notices),

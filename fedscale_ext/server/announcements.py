@@ -13,6 +13,7 @@ from fedscale_ext.core.errors import listed
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
+from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.method_traits import MethodTraits, untrained_weights
 from fedscale_ext.transport.unit_retries import fault_summary
@@ -74,7 +75,7 @@ def untrained_notice(method: type[MethodTraits], history: Sequence[RoundRecord])
     evaluation = history[-1].evaluation if history else None
     if evaluation is None or not any(map(is_personal, evaluation.serve)):
         return None
-    trained = {client for each in history for client in each.participants}
+    trained = trained_clients(history)
     tested = np.flatnonzero(evaluation.count > 0) + 1
     untrained = len(set(tested.tolist()) - trained)
     if not untrained:

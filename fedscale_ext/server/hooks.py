@@ -162,5 +162,11 @@ class MethodHooks(MethodTools):
         return 0
 
     def personal_bytes(self) -> Sequence[float] | None:
-        """Bytes of each client's personal model, index client - 1, where they are not those of the pool's model."""
+        """Bytes of each client's personal model, index client - 1, where they are not those of the pool's model: of
+        what it keeps from round to round, which is stored for each client."""
+        return None
+
+    def served_bytes(self) -> Sequence[float] | None:
+        """Bytes of the model that each client is served, index client - 1, where they are not ``personal_bytes``: of
+        methods whose clients keep more than that model, or need a shared one beside what they keep."""
         return None

@@ -38,6 +38,7 @@ class JobResult:
         server_bytes: Memory of the server's state beside the models.
         repeated_bytes: Bytes of models of the pool that others of it repeat.
         personal_bytes: Bytes of each client's personal model, or None where they are the pool's.
+        served_bytes: Bytes of the model that each client is served, or None where they are its personal model's.
         privacy: The account of differential privacy, or None.
         refused_messages: Messages that were refused, by reason.
         notices: All notices, in their order.
@@ -53,6 +54,7 @@ class JobResult:
     server_bytes: int
     repeated_bytes: int
     personal_bytes: Sequence[float] | None
+    served_bytes: Sequence[float] | None
     privacy: Mapping[str, Any] | None
     refused_messages: Mapping[str, int]
     notices: Sequence[str]
@@ -125,6 +127,7 @@ class JobRecords:
             server_bytes=result.server_bytes,
             repeated_bytes=result.repeated_bytes,
             personal_bytes=result.personal_bytes,
+            served_bytes=result.served_bytes,
             stopped=result.stopped,
             privacy=result.privacy,
             refused_messages=result.refused_messages,

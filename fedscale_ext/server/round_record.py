@@ -71,6 +71,7 @@ def round_record(
         wall_s=0.0,
         selected=selected,
         participants=participants,
+        untrained=sorted(set(participants).difference(each.client for each in updates if each.item.trains)),
         assignments=dict(assignments),
         offline=schedule.offline + offline,
         stragglers=schedule.stragglers,

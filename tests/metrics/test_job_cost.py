@@ -38,6 +38,13 @@ def test_a_pruned_personal_model_has_its_own_size():
     assert stored.mean_model_mb == pytest.approx((20 + 30 + 106) / 3 / 1e6)  # of which it is served its part
 
 
+def test_a_client_may_be_served_more_or_less_than_it_keeps():
+    serve = [personal_version("m0"), personal_version("m0"), "m1"]
+    stored = storage(models(), serve, {1, 3}, [20.0, 30.0, 40.0], [25.0, 35.0, 45.0])
+    assert stored.suite_mb == pytest.approx((48 + 106 + 20) / 1e6) and stored.client_models == 1
+    assert stored.mean_model_mb == pytest.approx((25 + 35 + 106) / 3 / 1e6)
+
+
 def test_round_completion_counts_every_client_of_every_round():
     rounds = records(3)
     every = np.concatenate([record.client_durations_s for record in rounds])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedscale_ext import models
 from fedscale_ext.core.types import RoundRecord, Task, Update, WorkItem
+from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
@@ -53,6 +54,15 @@ def test_a_pass_without_gradients_counts_as_much_forward_as_in_all() -> None:
     beside = 2.5 * SEEN * COST.forward_macs
     assert more.forward_macs - plain.forward_macs == pytest.approx(beside)
     assert more.training_macs - plain.training_macs == pytest.approx(beside)
+
+
+def test_participants_that_do_not_train_are_told_apart() -> None:
+    items = WorkItem(1, "m", trains=False), WorkItem(2, "m"), WorkItem(3, "m", trains=False)
+    _, record = played(*items, failed=[3])
+    assert (record.participants, record.untrained) == ([1, 2], [1])
+    assert trained_clients([record]) == {2}
+    _, later = played(WorkItem(1, "m"))
+    assert later.untrained == [] and trained_clients([record, later]) == {1, 2}
 
 
 def test_it_takes_a_third_of_a_steps_time() -> None:

@@ -227,7 +227,9 @@ class FedL2GAggregator(SharedFeaturesAggregator):
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the model that it keeps, but not in rounds of warming up."""
         item = super().item_of(client)
-        return replace(item, compute_fraction=item.compute_fraction - 1.0) if self.warms_up else item
+        if not self.warms_up:
+            return item
+        return replace(item, compute_fraction=item.compute_fraction - 1.0, trains=False)
 
     def learn(self, round: int, updates: Sequence[Update], sent: Sequence[State]) -> None:
         """Step along the mean of each class's gradients, over the clients that studied the class."""

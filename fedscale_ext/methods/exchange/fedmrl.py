@@ -94,6 +94,6 @@ class FedMRLAggregator(MutualAggregator):
         """Serve each client its own model, which needs the shared one."""
         return EvaluationPlan(self.personal_keys())
 
-    def personal_bytes(self) -> Sequence[float]:
-        """Bytes of each client's own model, projector and shared model."""
+    def served_bytes(self) -> Sequence[float]:
+        """Bytes of what a client is tested with: its own model, its projector and the shared model."""
         return [float(self.pool[self.keys[index]].cost.bytes) for index in self.type_of.tolist()]

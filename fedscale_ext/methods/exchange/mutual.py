@@ -28,6 +28,7 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.device_types import DeviceTypesParams
+from fedscale_ext.methods.exchange.tensor_exchange import bytes_of
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.network_pair import SHARED, member_specs, pair_spec
@@ -142,9 +143,14 @@ class MutualAggregator(PersonalModelsAggregator):
         return len(self.keys) * self.pool[KEY].cost.bytes
 
     def personal_bytes(self) -> Sequence[float]:
-        """Bytes of each client's own model."""
-        own = [float(models.cost(member_specs(self.pool[key].spec)[0]).bytes) for key in self.keys]
-        return [own[index] for index in self.type_of.tolist()]
+        """Bytes of what each client keeps: its own model and the layers of its own that join the pair."""
+        by_type = [float(bytes_of(self.personal_state(key))) for key in self.keys]
+        return [by_type[index] for index in self.type_of.tolist()]
+
+    def served_bytes(self) -> Sequence[float]:
+        """Bytes of each client's own model, which is tested alone."""
+        by_type = [float(models.cost(member_specs(self.pool[key].spec)[0]).bytes) for key in self.keys]
+        return [by_type[index] for index in self.type_of.tolist()]
 
 
 def shared_part(state: State) -> State:

@@ -160,6 +160,15 @@ def test_a_client_downloads_what_it_lacks_and_uploads_its_factors(tmp_path: Path
     assert [found.traffic(item) for item in found.next_items()] == downloads
 
 
+def test_a_client_keeps_the_projection_and_is_served_its_mentor(tmp_path: Path) -> None:
+    found = made(tmp_path)
+    for client, key in ((1, found.keys[0]), (6, found.keys[1])):
+        pair, own = found.pool[key].state, models.cost(models.named_spec(key, SHAPE, CLASSES)).bytes
+        batches = sum(tensor.nbytes for name, tensor in pair.items() if name.startswith("own.") and "batches" in name)
+        assert found.served_bytes()[client - 1] == own  # BatchNorm's counts of batches are not kept
+        assert found.personal_bytes()[client - 1] == own - batches + pair["projection.weight"].nbytes
+
+
 def test_a_resumed_server_knows_what_clients_have(tmp_path: Path) -> None:
     found, other = made(tmp_path / "a"), made(tmp_path / "b")
     play(found, 1, [1, 5])

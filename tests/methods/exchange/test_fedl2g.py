@@ -9,7 +9,9 @@ import torch
 from client_settings import client_settings
 from torch.nn import functional
 
+import fedscale_ext
 from fedscale_ext import models
+from fedscale_ext.api.predict import predict
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fedl2g import GRADIENTS, FedL2GClient
@@ -18,6 +20,7 @@ from fedscale_ext.methods.exchange.prototypes import PROTOTYPES
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import input_of
+from fedscale_ext.report.loading import load_job
 from methods.exchange.exchange_harness import TYPES, WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
 from methods.harness import CLASSES, SHAPE
 
@@ -161,6 +164,28 @@ def test_a_job_that_only_warms_up_says_so_and_fine_tunes_all_the_same(tmp_path: 
     assert any("no client trains in this job" in event["message"] for event in found.events)
     assert found.objective()["warm_up"] and not found.test_objective()["warm_up"]
     assert not any("no client" in each["message"] for each in made("fedl2g", tmp_path, rounds=6, warm_up=5).events)
+
+
+def test_clients_that_only_sent_gradients_never_trained(job_file: Path) -> None:
+    keys = {"method": "fedl2g", "fedl2g.types": TYPES, "fedl2g.representation": WIDTH, "fedl2g.warm_up": 1,
+            "num_participants": 3, "eval_interval": 1, "job_name": "warming"}  # fmt: skip
+    assert fedscale_ext.run(job_file, rounds=1, **keys)["cost"]["client_models"] == 0
+    job = load_job(job_file.parent / "logs/warming/logs")
+    tested = {client for client, count in enumerate(job.evaluation.count, 1) if count}
+    assert any(f"{len(tested)} of {len(tested)} tested clients never trained" in each for each in job.notices)
+    summary = fedscale_ext.run(job_file, rounds=2, resume=True, **keys)
+    job = load_job(job_file.parent / "logs/warming/logs")
+    warm, last = job.records
+    assert warm.untrained == warm.participants and not last.untrained
+    trained = set(last.participants)
+    assert set(warm.participants) - trained and summary["cost"]["client_models"] == len(trained)
+    assert summary["clients"]["took_part"] == len(trained | set(warm.participants))
+    few = f"{len(tested - trained)} of {len(tested)} tested clients never trained"
+    assert any(few in each for each in summary["notices"])
+    for number, name in enumerate(job.clients.names, 1):
+        notices: list[str] = []
+        next(predict(job, name, np.zeros((1, 28, 28), np.uint8), notices.append))
+        assert any(f"client {name} never trained" in each for each in notices) == (number not in trained)
 
 
 def test_logits_need_no_common_width(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def test_the_shared_model_travels_and_all_networks_count_as_work(tmp_path: Path)
     shared = models.cost(found.pool["shared"].spec)
     assert (found.traffic(item), found.uploaded(item)) == (shared.bytes, shared.bytes)
     assert found.pool[item.model].cost.forward_macs > models.cost(OWN).forward_macs + shared.forward_macs
-    assert found.personal_bytes()[1] == found.pool[item.model].cost.bytes
+    assert found.served_bytes()[1] == found.pool[item.model].cost.bytes  # a client is tested with the shared model
+    assert found.personal_bytes()[1] == found.served_bytes()[1] - shared.bytes
     plan = found.evaluation_plan()
     assert plan.serve[1] == f"{TYPES[0]}@own" and not plan.named
 

@@ -97,7 +97,7 @@ def test_the_shared_model_travels_and_the_pair_counts_as_work(tmp_path: Path) ->
     assert (found.traffic(item), found.uploaded(item)) == (shared.bytes, shared.bytes)
     own = models.cost(models.named_spec(TYPES[1], SHAPE, CLASSES))
     assert found.pool[item.model].cost.forward_macs == own.forward_macs + shared.forward_macs
-    assert found.personal_bytes()[4] == own.bytes
+    assert found.personal_bytes()[4] == found.served_bytes()[4] == own.bytes
     # the types' own models, and the shared one once
     stored = sum(model.cost.bytes for model in found.pool) - found.repeated_bytes()
     own_bytes = [models.cost(models.named_spec(name, SHAPE, CLASSES)).bytes for name in TYPES]

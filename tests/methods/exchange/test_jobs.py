@@ -9,6 +9,7 @@ from server.test_jobs import command
 
 import fedscale_ext
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.metrics.files import read_tensors
 
 JOB: dict[str, Any] = {"num_participants": 5, "eval_interval": 1}
 # keys of a method, and the loss on clients' test samples that was recorded
@@ -60,6 +61,19 @@ def test_a_job_passes_all_tests_at_its_end(method: str, job_file: Path) -> None:
     # a model or a generator travels, or small tensors do
     share = 0.5 if method in ("fml", "fedkd", "fedmrl", "fedgen") else 0.1
     assert summary["cost"]["network_total_mb"] < share * summary["cost"]["storage_suite_mb"]
+
+
+@pytest.mark.parametrize("method", ["fml", "fedkd", "fedmrl"])
+def test_what_clients_keep_beside_the_shared_model_is_counted_to_the_byte(method: str, job_file: Path) -> None:
+    keys = keys_of(method, types=["nasbench201_base", "cnn_small"])  # the first has BatchNorm
+    summary, _ = here(job_file, "kept", **{**keys, "num_participants": 3}, rounds=2)
+    newest = {}  # of each client
+    for path in sorted((job_file.parent / "logs/kept/logs/client_state").rglob("*.safetensors")):
+        newest[path.stem.partition("-")[0]] = sum(tensor.nbytes for tensor in read_tensors(path)[0].values())
+    assert len(newest) == summary["cost"]["client_models"] and len(set(newest.values())) == 2
+    sizes = {model["key"]: model["cost"]["bytes"] for model in summary["models"]}
+    pool = sum(sizes.values()) - 2 * sizes["shared"]  # the initial pairs have the shared model, too
+    assert summary["cost"]["storage_suite_mb"] * 1e6 == pytest.approx(pool + sum(newest.values()), abs=0.5)
 
 
 def test_predictions_differ_by_rule_alone(job_file: Path) -> None:
