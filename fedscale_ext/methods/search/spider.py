@@ -276,6 +276,24 @@ class SpiderAggregator(FedAvgAggregator):
         supernet = self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
         self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
         self.tables = tables(spec)
+        self._tell_too_short()
+
+    def _tell_too_short(self) -> None:
+        """Report that no client's search can end in the job's rounds, if that is so. A client that takes part in few
+        of them may not end its one either."""
+        rounds, p, choices = self.args.rounds, self.params, self.tables.held.sum(1) - 1
+        times = len(range(p.proj_start, rounds + 1, p.proj_recovery))
+        needed = int((choices > 0).sum() if p.shrink == "layer" else choices.sum())
+        if not times:
+            self.notice(
+                f"rounds is {rounds}: local networks shrink from round {p.proj_start} on, so this job serves whole "
+                "supernets"
+            )
+        elif times < needed:
+            self.notice(
+                f"rounds is {rounds}: local networks shrink in {times} round{'s' * (times > 1)}, and a search takes "
+                f"{needed}, so none ends with a single path"
+            )
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's local network from round to round."""

@@ -314,6 +314,28 @@ def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            {"proj_start": 5},
+            ["rounds is 4: local networks shrink from round 5 on, so this job serves whole supernets"],
+        ),
+        (
+            {"proj_start": 4},
+            ["rounds is 4: local networks shrink in 1 round, and a search takes 2, so none ends with a single path"],
+        ),
+        ({"proj_start": 1, "proj_recovery": 3}, []),
+        (
+            {"proj_start": 1, "proj_recovery": 1, "shrink": "operator"},
+            ["rounds is 4: local networks shrink in 4 rounds, and a search takes 6, so none ends with a single path"],
+        ),
+    ],
+)
+def test_a_job_too_short_for_its_search_says_so(spider: Any, keys: dict[str, Any], told: list[str]) -> None:
+    assert list(spider(rounds=4, **keys).notices) == told
+
+
+@pytest.mark.parametrize(
     ("keys", "sentence"),
     [
         ({"lambda_local": -1}, "at least 0"),
