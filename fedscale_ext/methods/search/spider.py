@@ -272,11 +272,19 @@ class SpiderAggregator(FedAvgAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 of the global network."""
-        spec = mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
-        supernet = self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
-        self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
+        spec = self._mixture()
+        self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
+        self.report_weak(self.smallest_cost().forward_macs, "they would train both networks all the same")
         self.tables = tables(spec)
         self._tell_too_short()
+
+    def _mixture(self) -> ModelSpec:
+        return mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
+
+    def smallest_cost(self) -> Cost:
+        """Training both networks, as they are before the local one shrinks, and exchanging the global one."""
+        one = models.cost(self._mixture())
+        return Cost(2 * one.forward_macs, 2 * one.training_macs, 2 * one.parameters, one.bytes)
 
     def _tell_too_short(self) -> None:
         """Report that no client's search can end in the job's rounds, if that is so. A client that takes part in few
