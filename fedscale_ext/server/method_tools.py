@@ -202,7 +202,8 @@ class MethodTools(MethodTraits, Coordinator):
         Of several counts the largest is the job's.
 
         Args:
-            macs: MACs per sample of the largest network or pair that each client trains, float64 [clients], or of all of them.
+            macs: MACs per sample of the largest network or pair that each client trains, float64 [clients], or of all
+                of them.
 
         Returns:
             The number of these clients.

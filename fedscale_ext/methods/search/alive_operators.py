@@ -44,12 +44,7 @@ def size_rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
 
     Each column stands for itself: the network of the fewest MACs need not be that of the fewest bytes.
     """
-    columns = {
-        "macs": [cost.forward_macs for cost in costs],
-        "parameters": [cost.parameters for cost in costs],
-        "mb": [cost.bytes / 1e6 for cost in costs],
-    }
-    return [
-        {"value": value, **{name: float(of(column)) for name, column in columns.items()}}
-        for value, of in (("least", np.min), ("mean", np.mean), ("most", np.max))
-    ]
+    names = "macs", "parameters", "mb"
+    sizes = np.array([[cost.forward_macs, cost.parameters, cost.bytes / 1e6] for cost in costs])
+    values = {"least": sizes.min(0), "mean": sizes.mean(0), "most": sizes.max(0)}
+    return [{"value": value, **dict(zip(names, row.tolist(), strict=True))} for value, row in values.items()]
