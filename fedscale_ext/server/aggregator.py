@@ -368,7 +368,7 @@ class MultiModelAggregator(MethodHooks):
         """Write and announce the job's results; returns the summary."""
         # only now: a checkpoint has the notices before it, and the job may be resumed for more rounds
         end = end_notice(self.history, self.records.header["floor"], self.config)
-        for sentence in filter(None, (untrained_notice(type(self), self.history), end)):
+        for sentence in filter(None, (self.unreached(), untrained_notice(type(self), self.history), end)):
             self.notice(sentence)
         result = JobResult(
             history=self.history,

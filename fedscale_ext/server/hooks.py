@@ -132,6 +132,11 @@ class MethodHooks(MethodTools):
         """Why the job is done before its last round, or None."""
         return None
 
+    def unreached(self) -> str | None:
+        """A sentence on what the method is named for and the job did not come to, or None. Asked at the job's end,
+        whatever ended it."""
+        return None
+
     def last_round(self) -> int:
         """Return the last round that the job can come to, which people are told: ``rounds``, where its stages end, or
         where ``stop_macs`` ends it, if the rounds to come take as much as those before."""

@@ -198,11 +198,12 @@ class MethodTools(MethodTraits, Coordinator):
     def count_beyond(self, macs: np.ndarray | float) -> int:
         """Count the clients that train what their devices do not afford. The report tells such jobs apart.
 
-        What a client trains is a network, however many passes a step takes through it. Of several counts the largest
-        is the job's.
+        What a client trains is a network, however many passes a step takes through it, or two that each step trains.
+        Of several counts the largest is the job's.
 
         Args:
-            macs: MACs per sample of the largest network that each client trains, float64 [clients], or of all of them.
+            macs: MACs per sample of the largest network or pair that each client trains, float64 [clients], or of all
+                of them.
 
         Returns:
             The number of these clients.

@@ -56,7 +56,6 @@ def test_devices_that_afford_next_to_nothing_are_counted_under_every_method(meth
         # one network, which each client trains whole
         ("fedavg", {}, 3),
         ("fednas", {}, 3),
-        ("spider", {}, 3),
         ("fedtrans", {}, 3),
         # masks of single weights save no MACs
         ("lotteryfl", {}, 3),
@@ -81,6 +80,13 @@ def test_half_of_the_whole_model_affords_what_a_method_trains_of_it(
 ) -> None:
     whole = whole_macs(method, tmp_path, **keys)
     assert made(method, tmp_path, [whole / 2] * 3 + [whole] * 3, **keys).beyond_capacity == beyond
+
+
+def test_a_client_of_spider_trains_two_networks(tmp_path: Path) -> None:
+    whole = whole_macs("spider", tmp_path)
+    found = made("spider", tmp_path, [whole] * 2 + [2 * whole - 1] + [2 * whole] * 3)
+    assert found.beyond_capacity == 3
+    assert any(f"less than the {2 * whole:,.0f} MACs" in notice for notice in found.notices)
 
 
 @pytest.mark.parametrize("method", TYPED)

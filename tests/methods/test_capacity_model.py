@@ -1,5 +1,6 @@
 """With one ``capacity_model``, each device affords the same under all methods, whatever they send."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.server.eligibility import weakest_cost
 from methods.harness import server
+from methods.small_space import written
 
 TYPES = {"types": ["cnn_small", "nasbench201_base"], "ranges": ["1-3", "4-6"]}
 LITTLE_TRAFFIC: dict[str, dict[str, Any]] = {
@@ -32,6 +34,17 @@ def test_a_method_with_little_traffic_has_the_devices_of_fedavg(name: str) -> No
     # without the key, what a method sends itself counts
     own = server(method_class(name), name, **LITTLE_TRAFFIC[name])
     assert weakest_cost(own) == own.smallest_cost() != models.cost(own.smallest_spec())
+
+
+def test_the_weakest_device_of_spider_affords_both_networks_and_exchanges_one(tmp_path: Path) -> None:
+    def method(**keys: Any) -> Any:
+        return server(method_class("spider"), "spider", shape=(1, 16, 16), model=str(written(tmp_path)), **keys)
+
+    found = method()
+    one = found.pool["global"].cost
+    both = Cost(2 * one.forward_macs, 2 * one.training_macs, 2 * one.parameters, one.bytes)
+    assert weakest_cost(found) == both
+    assert weakest_cost(method(capacity_model="cnn_small")) != both
 
 
 def test_capacities_are_equal_in_jobs(job_file: Any) -> None:

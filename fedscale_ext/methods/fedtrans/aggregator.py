@@ -67,6 +67,11 @@ class FedTransAggregator(MultiModelAggregator):
                 f"the model will not grow in {rounds} rounds: that takes the losses of {compared}, "
                 "fedtrans.gamma + fedtrans.delta"
             )
+        elif rounds - compared < self.params.serve_min_rounds:
+            self.notice(
+                f"no model that grows is served in {rounds} rounds: it would train in {rounds - compared} at most, and "
+                f"fedtrans.serve_min_rounds is {self.params.serve_min_rounds}"
+            )
         self.lineages = [Lineage()]
         self.losses: list[list[float]] = [[]]
         self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)

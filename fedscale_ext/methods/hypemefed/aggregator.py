@@ -77,6 +77,8 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         super().init_state(population, task)
         if self.params.missing == "generated":
             self.hypernetworks = self._hypernetworks()
+            if self.params.warmup == 1:
+                self.notice("no weights are generated: hypemefed.warmup is 1, all rounds")
 
     def _hypernetworks(self) -> HyperNetworks:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.pool[self.whole].state.items()}

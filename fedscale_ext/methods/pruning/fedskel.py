@@ -250,6 +250,11 @@ class FedSkelAggregator(PrunedTypesAggregator):
             f"{task.num_clients:,} clients do not afford; a type's size tells what it keeps of the backward pass and "
             "of what travels"
         )
+        if self.args.rounds == 1 or self.params.every == 1:
+            self.notice(
+                "no client trains only its skeleton in this job: all train the whole model in round 1, and in every "
+                f"round of fedskel.every ({self.params.every}) after it"
+            )
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: its network and its skeleton."""

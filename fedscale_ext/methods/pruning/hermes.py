@@ -137,6 +137,17 @@ class HermesAggregator(PrunedTypesAggregator):
         self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
         return super().assign(round, participants)
 
+    def unreached(self) -> str | None:
+        """Tell if no client has pruned, though some were to."""
+        whole = all(bool(every.all()) for every in self.active.values())
+        every = {group: active.shape[1] for group, active in self.active.items()}
+        if not whole or all(target == every for target in self.targets):
+            return None
+        return (
+            f"no client has pruned: that takes an accuracy of at least {self.params.threshold:g}, hermes.threshold, on "
+            "its validation samples"
+        )
+
     def results(self) -> dict[str, Any]:
         """Report figures by type, with the traffic of the subnetworks as they are now."""
         self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)

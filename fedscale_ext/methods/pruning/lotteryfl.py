@@ -174,7 +174,8 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
             self._deal_types()
         survivors = torch.tensor([masks.survivors(start) for start in self.starts])
         self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
-        self.left = survivors[torch.from_numpy(self.type_of)]  # surviving weights of each client
+        self.first_left = survivors[torch.from_numpy(self.type_of)]  # weights with which each client begins
+        self.left = self.first_left.clone()  # surviving weights of each client
 
     def report_beyond(self) -> None:
         """Report the clients that do not afford the whole model, with which they begin; types are dealt later."""
@@ -280,6 +281,15 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own part of the global model; test the whole beside."""
         return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {KEY: KEY})
+
+    def unreached(self) -> str | None:
+        """Tell if no client has pruned."""
+        if (self.left != self.first_left).any():
+            return None
+        return (
+            f"no client has pruned: that takes an accuracy above {self.params.threshold:g}, lotteryfl.threshold, on "
+            "its validation samples"
+        )
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return how many weights of each client survive; masks have files of their own."""

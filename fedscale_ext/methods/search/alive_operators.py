@@ -40,15 +40,11 @@ def without_each(alive: np.ndarray, layer: int) -> dict[int, np.ndarray]:
 
 
 def size_rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
-    """Rows of a table: MACs per sample, parameters and MB of the networks with the fewest and most bytes, and means."""
-    by_size = sorted(costs, key=lambda cost: cost.bytes)
-    networks = {"smallest": by_size[:1], "mean": by_size, "largest": by_size[-1:]}
-    return [
-        {
-            "network": name,
-            "macs": float(np.mean([cost.forward_macs for cost in group])),
-            "parameters": float(np.mean([cost.parameters for cost in group])),
-            "mb": float(np.mean([cost.bytes for cost in group])) / 1e6,
-        }
-        for name, group in networks.items()
-    ]
+    """Rows of a table: the least, mean and most MACs per sample, parameters and MB of networks.
+
+    Each column stands for itself: the network of the fewest MACs need not be that of the fewest bytes.
+    """
+    names = "macs", "parameters", "mb"
+    sizes = np.array([[cost.forward_macs, cost.parameters, cost.bytes / 1e6] for cost in costs])
+    values = {"least": sizes.min(0), "mean": sizes.mean(0), "most": sizes.max(0)}
+    return [{"value": value, **dict(zip(names, row.tolist(), strict=True))} for value, row in values.items()]

@@ -169,6 +169,16 @@ class FedNASAggregator(FedAvgAggregator):
         spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
         supernet = self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
         self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
+        rounds, searched = self.args.rounds, self.params.search_rounds
+        if rounds < searched:
+            self.notice(
+                f"rounds is {rounds}: the search ends with round {searched}, so this job derives no network and serves "
+                "the whole supernet"
+            )
+        elif rounds == searched:
+            self.notice(
+                f"rounds is {rounds}: the search ends with the last one, so the network that it derives does not train"
+            )
 
     @property
     def model(self) -> str:
@@ -235,6 +245,17 @@ class FedNASAggregator(FedAvgAggregator):
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve every client the mixture, later the derived network."""
         return EvaluationPlan([self.model] * self.task.num_clients, {"global": self.model})
+
+    def unreached(self) -> str | None:
+        """What the job's end cut off: the search, or the training of its network. None where ``rounds`` did, which a
+        notice before the first round tells."""
+        if self.args.rounds <= self.params.search_rounds:
+            return None
+        if self.model == SEARCHED:
+            return "the search did not end: no network is derived, and the whole supernet is served"
+        if self.pool[DERIVED].version == 0:
+            return "the job ended with the search: the network that it derived did not train"
+        return None
 
     def lineage(self) -> dict[str, Any]:
         """Return the origin of the derived network: the search."""

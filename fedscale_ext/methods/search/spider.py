@@ -272,10 +272,36 @@ class SpiderAggregator(FedAvgAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 of the global network."""
-        spec = mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
-        supernet = self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
-        self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
+        spec = self._mixture()
+        self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
+        self.report_weak(self.smallest_cost().forward_macs, "they would train both networks all the same")
         self.tables = tables(spec)
+        self._tell_too_short()
+
+    def _mixture(self) -> ModelSpec:
+        return mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
+
+    def smallest_cost(self) -> Cost:
+        """Training both networks, as they are before the local one shrinks, and exchanging the global one."""
+        one = models.cost(self._mixture())
+        return Cost(2 * one.forward_macs, 2 * one.training_macs, 2 * one.parameters, one.bytes)
+
+    def _tell_too_short(self) -> None:
+        """Report that no client's search can end in the job's rounds, if that is so. A client that takes part in few
+        of them may not end its one either."""
+        rounds, p, choices = self.args.rounds, self.params, self.tables.held.sum(1) - 1
+        times = len(range(p.proj_start, rounds + 1, p.proj_recovery))
+        needed = int((choices > 0).sum() if p.shrink == "layer" else choices.sum())
+        if not times:
+            self.notice(
+                f"rounds is {rounds}: local networks shrink from round {p.proj_start} on, so this job serves whole "
+                "supernets"
+            )
+        elif times < needed:
+            self.notice(
+                f"rounds is {rounds}: local networks shrink in {times} round{'s' * (times > 1)}, and a search takes "
+                f"{needed}, so none ends with a single path"
+            )
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's local network from round to round."""

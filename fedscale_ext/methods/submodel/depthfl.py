@@ -40,6 +40,8 @@ from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, Exit
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.server.dynamic_gradients import DynamicGradients
 
+_HALF = 0.5  # of its full weight, below which a job tells that exits hardly learn from each other
+
 
 @dataclass(frozen=True)
 class DepthFLParams(ExitLevelsParams):
@@ -141,6 +143,12 @@ class DepthFLAggregator(ExitLevelsAggregator):
                 "dp_noise_multiplier"
             )
         super().init_state(population, task)
+        p, rounds = self.params, self.args.rounds
+        if p.kd and not p.inclusive and (last := self._weight_of_learning(rounds)) < _HALF:
+            self.notice(
+                f"rounds is {rounds}: the weight with which exits learn from each other ends at {last:.1g} of 1: "
+                f"depthfl.ramp_up is {p.ramp_up:g}"
+            )
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep FedDyn's gradients of each client, where alpha is above 0; never beside control variates."""
@@ -150,9 +158,12 @@ class DepthFLAggregator(ExitLevelsAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its prefix, with the round's weight w(t) of the exits' divergences."""
-        phase = 1.0 - min((round - 1) / self.params.ramp_up, 1.0)
-        self._consistency = math.exp(-5.0 * phase * phase)
+        self._consistency = self._weight_of_learning(round)
         return super().assign(round, participants)
+
+    def _weight_of_learning(self, round: int) -> float:
+        phase = 1.0 - min((round - 1) / self.params.ramp_up, 1.0)
+        return math.exp(-5.0 * phase * phase)
 
     def objective(self, level: int) -> dict[str, Any]:
         """w(t) where there are exits that learn from each other, and FedDyn's alpha."""

@@ -143,6 +143,24 @@ class FluidAggregator(ShrinkingAggregator):
         self.observed = 0
         for rate in sorted(set(p.p) if p.rates == "time" else set(self.rate.tolist()) - {1.0}):
             self.pool.add_part(_part(rate), _FULL, specs[rate], self._remaining(rate, 0))
+        if p.rates == "time" or self._used():
+            self._tell_too_short()
+
+    def _tell_too_short(self) -> None:
+        """Report that neurons are dropped at random, if the job is too short for others. Round 2 is the first that is
+        observed; what a round shows counts from the next one on."""
+        rounds, every = self.args.rounds, self.params.every
+        grows = 1 + next(observed for observed in range(3, 3 + every) if observed % every == 0)
+        if rounds <= 2:
+            self.notice(
+                f"rounds is {rounds}: which neurons are invariant counts from round 3 on, so this job drops them at "
+                "random"
+            )
+        elif rounds <= grows:
+            self.notice(
+                f"rounds is {rounds}: thresholds grow after round {grows} for the first time, so few neurons are "
+                "invariant and most are dropped at random"
+            )
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Give most clients the full model, and each straggler this round's submodel of its rate."""

@@ -22,8 +22,10 @@ from fedscale_ext.method import (
     ModelSpec,
     MultiModelClient,
     MultiModelExecutor,
+    Population,
     Positive,
     Share,
+    Task,
     UserError,
     WorkItem,
     narrowed,
@@ -118,6 +120,12 @@ class ScaleFLAggregator(ExitLevelsAggregator):
     about: ClassVar[About] = About("depth", 2023, "a model with exits")
     Params: ClassVar[type] = ScaleFLParams
     Executor: ClassVar[type] = ScaleFLExecutor
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Create the network and its levels."""
+        super().init_state(population, task)
+        if self.params.self_kd and self.params.kd_after == 1:
+            self.notice("exits never learn from the deepest one: scalefl.kd_after is 1, all rounds")
 
     def levels_of(self, spec: ModelSpec) -> list[Level]:
         """The levels, largest first; UserError where the last one is not the whole network."""

@@ -303,6 +303,16 @@ def test_samples_are_recorded_so_that_losses_of_models_can_be_recomputed() -> No
     assert made.losses[0] == [pytest.approx(np.average(list(losses.values()), weights=list(seen["samples"].values())))]
 
 
+@pytest.mark.parametrize(("least", "told"), [(0, False), (3, False), (4, True)])
+def test_a_job_too_short_to_serve_a_model_that_grew_says_so(least: int, told: bool) -> None:
+    """The first child is born after round 7 at the earliest, and trains in three rounds of ten."""
+    _, *warnings = messages(fedtrans(gamma=3, delta=4, rounds=10, serve_min_rounds=least))
+    sentence = (
+        "no model that grows is served in 10 rounds: it would train in 3 at most, and fedtrans.serve_min_rounds is 4"
+    )
+    assert warnings == [sentence] * told
+
+
 @pytest.mark.parametrize(("rounds", "told"), [(7, True), (8, False)])
 def test_a_job_too_short_for_its_model_to_grow_says_so(rounds: int, told: bool) -> None:
     """A child that is born in the last round is never trained."""

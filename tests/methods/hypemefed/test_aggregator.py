@@ -404,3 +404,9 @@ def test_it_composes_with_fedprox_and_scaffold(job_file: Path, how: dict[str, An
     first, second = ([entry["train_loss"] for entry in each["rounds"]] for each in (plain, other))
     assert second[1] != first[1] and all(np.isfinite(second))
     assert_equal(run(job_file, "again", rounds=2, **how), other)
+
+
+def test_weights_that_are_never_generated_are_told() -> None:
+    told = "no weights are generated: hypemefed.warmup is 1, all rounds"
+    assert told in hypemefed(warmup=1.0).notices
+    assert told not in hypemefed(warmup=0.9).notices and told not in hypemefed(warmup=1.0, missing="stale").notices

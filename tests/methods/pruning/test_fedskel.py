@@ -190,3 +190,9 @@ def test_macs_are_those_of_gradients_that_pass_only_skeleton_filters(ratio: floa
     cost = made.pool["global"].cost
     macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
     assert macs == pytest.approx((counter.read() or 0) / 10, rel=1e-12)
+
+
+@pytest.mark.parametrize(("keys", "told"), [({"rounds": 1}, True), ({"every": 1}, True), ({"rounds": 2}, False)])
+def test_a_job_without_rounds_that_train_skeletons_says_so(keys: dict[str, Any], told: bool) -> None:
+    made = server(FedSkelAggregator, "fedskel", param_ratio=(1.0, 0.4), groups=(3, 3), **keys)
+    assert any(notice.startswith("no client trains only its skeleton") for notice in made.notices) == told

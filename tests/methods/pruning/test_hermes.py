@@ -192,3 +192,17 @@ def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_cha
     made.assign(1, np.arange(1, 7))
     assert min(made.item_of(client).compute_fraction for client in range(1, 7)) < 1
     assert max(made.item_of(client).compute_fraction for client in range(1, 7)) == 1
+
+
+def test_a_job_in_which_nobody_pruned_says_so_at_its_end() -> None:
+    keys: dict[str, Any] = {"param_ratio": (1.0, 0.4), "groups": (3, 3)}
+    made = server(HermesAggregator, "hermes", **keys)
+    assert made.unreached() == (
+        "no client has pruned: that takes an accuracy of at least 0.5, hermes.threshold, on its validation samples"
+    )
+    for one in made.active.values():
+        one[2, -1] = False
+    assert made.unreached() is None
+    assert server(HermesAggregator, "hermes", start="type", **keys).unreached() is None
+    whole = server(HermesAggregator, "hermes", param_ratio=(1.0,), groups=(6,))
+    assert whole.unreached() is None  # nobody was to prune

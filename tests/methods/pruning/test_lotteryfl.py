@@ -411,3 +411,13 @@ def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value:
     config = make_config({}, {"method": "lotteryfl", key: value})
     with pytest.raises(UserError, match=f"{key} takes what .* lotteryfl starts clients from masked .*; remove {key}"):
         check_local_training(config, LotteryFLAggregator)
+
+
+@pytest.mark.parametrize("keys", [{}, {"param_ratio": (1.0, 0.25), "groups": (3, 3)}])
+def test_a_job_in_which_nobody_pruned_says_so_at_its_end(keys: dict[str, Any]) -> None:
+    made = server(LotteryFLAggregator, "lotteryfl", **keys)
+    assert made.unreached() == (
+        "no client has pruned: that takes an accuracy above 0.5, lotteryfl.threshold, on its validation samples"
+    )
+    made.left[4] -= 1
+    assert made.unreached() is None

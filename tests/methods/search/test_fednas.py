@@ -181,6 +181,34 @@ def test_jobs_search_and_train_whoever_does_it_and_resume_between(job_file: Path
     assert set(there["models"]) == {SEARCHED, DERIVED}
 
 
+SHORT = "rounds is 4: the search ends with round 5, so this job derives no network and serves the whole supernet"
+UNTRAINED = "rounds is 5: the search ends with the last one, so the network that it derives does not train"
+
+
+@pytest.mark.parametrize(("rounds", "told"), [(4, [SHORT]), (5, [UNTRAINED]), (6, [])])
+def test_a_job_too_short_for_its_search_says_so_before_it_begins(fednas: Any, rounds: int, told: list[str]) -> None:
+    assert list(fednas(search_rounds=5, rounds=rounds).notices) == told
+
+
+def test_a_job_that_ends_before_its_search_says_so_at_its_end(fednas: Any) -> None:
+    made = fednas(search_rounds=2, rounds=9)
+    play(made, 1)
+    assert made.unreached() == "the search did not end: no network is derived, and the whole supernet is served"
+    play(made, 2)
+    assert made.unreached() == "the job ended with the search: the network that it derived did not train"
+    play(made, 3)
+    assert made.unreached() is None
+    short = fednas(search_rounds=2, rounds=1)  # this one said so at its beginning
+    play(short, 1)
+    assert short.unreached() is None
+
+
+def test_the_summary_tells_that_a_budget_ended_the_search(job_file: Path, tmp_path: Path) -> None:
+    keys = {"method": "fednas", "model": str(written(tmp_path)), "fednas.search_rounds": 2}
+    notices = fedscale_ext.run(job_file, **keys, rounds=3, stop_macs=1.0)["notices"]
+    assert "the search did not end: no network is derived, and the whole supernet is served" in notices
+
+
 def test_clients_that_do_not_afford_the_supernet_are_counted_and_told(fednas: Any) -> None:
     made = fednas(capacity=[1e15, 1.0, 1e15, 2.0, 1e15, 1e15])
     assert made.beyond_capacity == 2 and fednas(capacity=[1e15] * 6).beyond_capacity == 0

@@ -17,8 +17,9 @@ from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Update, WorkItem
-from fedscale_ext.methods.search.alive_operators import alive_ops, everything
+from fedscale_ext.methods.search.alive_operators import alive_ops, everything, size_rows
 from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.tasks.update_checks import Rejected
@@ -262,11 +263,21 @@ def test_clients_store_the_operators_that_are_left(spider: Any, tmp_path: Path) 
     expected = sum(tensor.nbytes for tensor in left.state_dict().values())
     whole = made.pool[KEY].cost.bytes
     assert made.personal_bytes() == [whole, expected, whole, whole, whole, whole] and expected < whole
-    rows = {row["network"]: row for row in made.results()["local_networks"]}
-    assert list(rows) == ["smallest", "mean", "largest"]
-    assert rows["smallest"]["mb"] == expected / 1e6 and rows["largest"]["mb"] == whole / 1e6
+    rows = {row["value"]: row for row in made.results()["local_networks"]}
+    assert list(rows) == ["least", "mean", "most"]
+    assert rows["least"]["mb"] == expected / 1e6 and rows["most"]["mb"] == whole / 1e6
     assert rows["mean"]["mb"] == pytest.approx((expected + 5 * whole) / 6e6)
-    assert rows["largest"]["macs"] == made.pool[KEY].cost.forward_macs
+    assert rows["most"]["macs"] == made.pool[KEY].cost.forward_macs
+
+
+def test_each_column_of_local_networks_has_its_extremes() -> None:
+    """The network of the fewest bytes need not be that of the fewest MACs."""
+    rows = size_rows([Cost(40, 120, 1, 4_000_000), Cost(20, 60, 3, 12_000_000)])
+    assert rows == [
+        {"value": "least", "macs": 20.0, "parameters": 1.0, "mb": 4.0},
+        {"value": "mean", "macs": 30.0, "parameters": 2.0, "mb": 8.0},
+        {"value": "most", "macs": 40.0, "parameters": 3.0, "mb": 12.0},
+    ]
 
 
 def test_a_jobs_record_has_the_macs_that_clients_compute(
@@ -311,6 +322,28 @@ def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
     again.local.load_state(tensors, data)
     assert (again.local.alive == made.local.alive).all()
     assert torch.equal(again.local.outgoing(item)[ALIVE], own[ALIVE])
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            {"proj_start": 5},
+            ["rounds is 4: local networks shrink from round 5 on, so this job serves whole supernets"],
+        ),
+        (
+            {"proj_start": 4},
+            ["rounds is 4: local networks shrink in 1 round, and a search takes 2, so none ends with a single path"],
+        ),
+        ({"proj_start": 1, "proj_recovery": 3}, []),
+        (
+            {"proj_start": 1, "proj_recovery": 1, "shrink": "operator"},
+            ["rounds is 4: local networks shrink in 4 rounds, and a search takes 6, so none ends with a single path"],
+        ),
+    ],
+)
+def test_a_job_too_short_for_its_search_says_so(spider: Any, keys: dict[str, Any], told: list[str]) -> None:
+    assert list(spider(rounds=4, **keys).notices) == told
 
 
 @pytest.mark.parametrize(

@@ -326,3 +326,20 @@ def test_scaffold_goes_with_it_where_feddyn_does_not(tmp_path: Path) -> None:
     made = depthfl(alpha=0.0)
     made.config, made.log_dir = configured(control_variates=True), tmp_path
     assert [type(kept) for kept in made.client_tensors()] == [ControlVariates]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            {"rounds": 10},
+            "the weight with which exits learn from each other ends at 0.009 of 1: depthfl.ramp_up is 300",
+        ),
+        ({"rounds": 10, "ramp_up": 9}, None),
+        ({"rounds": 10, "kd": False}, None),
+        ({"rounds": 10, "inclusive": True}, None),
+    ],
+)
+def test_a_job_in_which_exits_hardly_learn_from_each_other_says_so(keys: dict[str, Any], told: str | None) -> None:
+    said = [notice for notice in depthfl(**keys).notices if "ramp_up" in notice]
+    assert said == ([] if told is None else [f"rounds is 10: {told}"])

@@ -334,3 +334,30 @@ def test_by_time_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
     run(job_file, "broken", **{**keys, "rounds": 2})
     assert_equal(unbroken, run(job_file, "broken", **keys, resume=True))
     assert {key for entry in unbroken["rounds"][1:] for key in entry["assignments"]} - {"global"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            {"rounds": 2},
+            "rounds is 2: which neurons are invariant counts from round 3 on, so this job drops them at random",
+        ),
+        (
+            {"rounds": 5},
+            "rounds is 5: thresholds grow after round 5 for the first time, so few neurons are invariant and most are "
+            "dropped at random",
+        ),
+        ({"rounds": 6}, None),
+        (
+            {"rounds": 6, "every": 7},
+            "rounds is 6: thresholds grow after round 8 for the first time, so few neurons are invariant and most are "
+            "dropped at random",
+        ),
+        ({"rounds": 6, "every": 1}, None),
+        ({"rounds": 2, "slow": ()}, None),  # nobody drops any
+    ],
+)
+def test_a_job_too_short_for_invariant_neurons_says_so(keys: dict[str, Any], told: str | None) -> None:
+    said = [notice for notice in slow_fluid(**keys).notices if notice.startswith("rounds is")]
+    assert said == ([] if told is None else [told])

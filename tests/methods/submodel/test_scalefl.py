@@ -216,3 +216,9 @@ def test_a_job_resumes_to_the_same_result_and_trains_in_cohorts(job_file: Path) 
     state = unbroken["models"]["level3"][1]
     for name, tensor in state.items():
         torch.testing.assert_close(tensor, together["models"]["level3"][1][name], atol=1e-3, rtol=1e-3)
+
+
+def test_distillation_that_never_begins_is_told() -> None:
+    told = "exits never learn from the deepest one: scalefl.kd_after is 1, all rounds"
+    assert told in scalefl(self_kd=True, kd_after=1.0).notices
+    assert told not in scalefl(self_kd=True, kd_after=0.9).notices and told not in scalefl(kd_after=1.0).notices
