@@ -351,8 +351,7 @@ class MultiModelAggregator(MethodHooks):
             if last or record.round % self.config.job.checkpoint_interval == 0:
                 self.save_checkpoint(record.round)
             # only now: a driver that heard of a round counts on its checkpoint
-            rounds, asked = self.last_round(), int(self.args.rounds)
-            self.emit(round_event(record, rounds, asked, self.phase(record.round)))
+            self.emit(round_event(record, self.last_round(), int(self.args.rounds), self.phase(record.round)))
 
     def _digests(self, round: int) -> dict[str, str]:
         """Digest the program and what a checkpoint after the round has; the recorder adds the other digests."""
