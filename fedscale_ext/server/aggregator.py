@@ -174,12 +174,12 @@ class MultiModelAggregator(MethodHooks):
 
     def _begin(self) -> int:
         """Open the records, continue from a checkpoint where the job resumes; returns how many rounds are done."""
-        first_notices = list(self.notices)
+        self._first_notices = list(self.notices)
         origin = Origin(self.config, self.data_info["digest"], self.file_digests, self.code)
         self.checkpoints = JobCheckpoints(self.log_dir, origin)
         done, marks = self._resume() if self.config.job.resumes else (0, {})
         # only now: after a refused checkpoint, header.json is still that of its run
-        self.records = JobRecords(self.log_dir, self.context, self._header(first_notices), self.log_writer, self.wandb)
+        self.records = JobRecords(self.log_dir, self.context, self._header(), self.log_writer, self.wandb)
         self.history = self.records.begin(done, marks)
         self.spent_macs = sum(record.training_macs for record in self.history)
         self.checkpoints.drop_after(done)
@@ -191,7 +191,7 @@ class MultiModelAggregator(MethodHooks):
             self.notice(f"Weights & Biases has this job at {self.wandb.where}")
         return done
 
-    def _header(self, first_notices: list[str]) -> dict[str, Any]:
+    def _header(self) -> dict[str, Any]:
         """Describe the job before its first round, as header.json."""
         return job_header(
             job_name=self.config.fedscale.job_name,
@@ -207,7 +207,7 @@ class MultiModelAggregator(MethodHooks):
             num_clients=self.task.num_clients,
             public_data_used=self.public_data_used,
             floor=floors(self.majority_correct, self.most_frequent_correct, self.task.test_sizes),
-            notices=first_notices,
+            notices=self._first_notices,
             beyond_capacity=self.beyond_capacity,
             device=self.device_name,
         )
@@ -222,14 +222,15 @@ class MultiModelAggregator(MethodHooks):
         """Continue from a checkpoint; returns how many rounds are done, and how far the records reached by then."""
         done, progress = self.checkpoints.load(self._components())
         self.global_virtual_clock, self.resumed = progress.clock_s, progress.resumed
-        self.notices = dict.fromkeys([*progress.notices, *self.notices])
+        self.notices |= dict.fromkeys(progress.notices)
         self.notice(f"resumed after round {done}")
         if self.resumed[-1]["code_changed"]:
             self.notice(CODE_CHANGED)
         return done, progress.records
 
     def save_checkpoint(self, round: int) -> None:  # noqa: D102
-        progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, list(self.notices))
+        later = [each for each in self.notices if each not in self._first_notices]  # those may not hold in more rounds
+        progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, later)
         self.checkpoints.save(round, self._components(), progress, in_next_round=round < self.round)
         for tensors in self.client_tensors_by_kind.values():
             tensors.files.drop_unneeded(self.checkpoints.written_rounds())

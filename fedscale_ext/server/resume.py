@@ -60,7 +60,7 @@ class Progress:
         clock_s: The virtual clock.
         records: How far each file of records reaches.
         resumed: After which rounds the job was resumed, and whether the code had changed.
-        notices: The job's notices so far.
+        notices: The job's notices so far, without those before its first round.
 
     """
 

@@ -270,6 +270,16 @@ def test_other_errors_of_files_are_no_full_disk(job_file: Path, monkeypatch: pyt
         fedscale_ext.run(job_file)
 
 
+def test_a_notice_on_too_few_rounds_goes_when_the_job_gets_more(job_file: Path) -> None:
+    keys = {"method": "fedtrans", "model": "nasbench201_base", "fedtrans.gamma": 2, "fedtrans.delta": 1}
+    summaries = []
+    for rounds in (2, 5):
+        run(job_file, **keys, rounds=rounds, resume=rounds > 2)
+        summaries.append(json.loads((log_dir(job_file) / "summary.json").read_text())["notices"])
+    short, longer = ([each for each in told if "will not grow" in each] for told in summaries)
+    assert len(short) == 1 and longer == [] and "resumed after round 2" in summaries[1]
+
+
 def test_a_resumed_jobs_summary_has_the_notices_of_before(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = FedYogiAggregator.assign
 
