@@ -91,8 +91,9 @@ class Job:
         """Tell whether the job finished with exactly ``rounds`` rounds, or was asked for them and stopped early."""
         if self.status != "finished" or self.round is None:
             return False
-        asked = self.round.get("asked", self.round["rounds"])
-        return rounds in (self.round["round"], asked if self.stopped else None)
+        if rounds == self.round["round"]:
+            return True
+        return self.stopped is not None and rounds == self.round.get("asked", self.round["rounds"])
 
     def has_written_checkpoint(self, interval: int) -> bool:
         """Tell whether the rounds that were heard of had a checkpoint, one in ``interval`` rounds; of a job whose files
