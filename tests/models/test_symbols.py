@@ -16,26 +16,18 @@ from fedscale_ext.models.registry import check_symbols, reads_symbols
 TEXT, PICTURE = (1, 1, 80), (1, 28, 28)
 
 
-@pytest.mark.parametrize("name", ["rnn", "rnn_positions", "rnn_smallest"])
-def test_symbols_are_refused_for_pictures(name: str) -> None:
-    assert models.named_spec(name, TEXT, 90, text=True) == models.named_spec(name, TEXT, 90)
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [(name, False, "symbols of a text, and this data set has pictures or other values: name one that reads these, such "
+                   "as cnn_small") for name in ("rnn", "rnn_positions", "rnn_smallest")]
+    + [(name, True, "pictures or other values, and this data set has symbols of a text: name one that reads these, "
+                    "such as rnn_largest") for name in ("first_exit_mlp", "single_exit_cnn3")],
+)  # fmt: skip
+def test_a_model_is_refused_for_the_other_kind_of_samples(name: str, text: bool, sentence: str) -> None:
+    assert models.named_spec(name, TEXT, 90, text=not text) == models.named_spec(name, TEXT, 90)
     with pytest.raises(UserError) as error:
-        models.named_spec(name, PICTURE, 10, text=False)
-    assert str(error.value) == (
-        f"the model {name} reads symbols of a text, and this data set has pictures or other values: name one that "
-        "reads these, such as cnn_small"
-    )
-
-
-@pytest.mark.parametrize("name", ["first_exit_mlp", "single_exit_cnn3"])
-def test_texts_are_refused_for_other_models(name: str) -> None:
-    assert models.named_spec(name, TEXT, 90, text=False) == models.named_spec(name, TEXT, 90)
-    with pytest.raises(UserError) as error:
-        models.named_spec(name, TEXT, 90, text=True)
-    assert str(error.value) == (
-        f"the model {name} reads pictures or other values, and this data set has symbols of a text: name one that "
-        "reads these, such as rnn_largest"
-    )
+        models.named_spec(name, TEXT, 90, text=text)
+    assert str(error.value) == f"the model {name} reads {sentence}"
 
 
 def test_spec_files_are_refused_alike(tmp_path: Path) -> None:
