@@ -156,8 +156,6 @@ def main() -> None:
     device = torch.device(asked.device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    else:
-        torch.backends.cudnn.benchmark = True
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, one thread"
     lines = [
         f"{asked.clients} clients, {asked.steps} steps, batch {BATCH}, {asked.precision}, {name}, torch "

@@ -67,7 +67,6 @@ class MultiModelExecutor(NoPickle, Executor):
             torch.set_num_threads(1)
         else:
             torch.cuda.set_device(self.device)  # where graphs and streams are made
-            torch.backends.cudnn.benchmark = True  # shapes recur: the search pays
 
     @overrides
     def init_data(self) -> tuple[store.DataSet, store.DataSet]:

@@ -27,6 +27,7 @@ from fedscale_ext.tasks.kind import TENSORS, Trained
 from fedscale_ext.tasks.units import in_parts
 from fedscale_ext.tasks.workbench import Workbench, can_factor
 from fedscale_ext.training.cohort import Cohort
+from fedscale_ext.training.cuda_graph import recorded_parts
 from fedscale_ext.training.device_data import DeviceData
 from fedscale_ext.training.local_training import MultiModelClient, train_alone
 from fedscale_ext.training.samples import ClientSamples
@@ -101,9 +102,14 @@ class Worker:
         trainer = self.client_of(confs[0])
         factored = can_factor(header, confs)
         size = header["cohort"] if trainer.in_cohorts else 1
-        for part in in_parts(confs, math.ceil(len(confs) / max(size, 1))):
+        records = self.bench.device.type == "cuda"  # one replay, also of one client, where alone it has many launches
+        if records:
+            parts = recorded_parts(confs, max(size, 1))
+        else:
+            parts = in_parts(confs, math.ceil(len(confs) / max(size, 1)))
+        for part in parts:
             cohort = None
-            if len(part) > 1 and size > 1:
+            if size > 1 and (records or len(part) > 1):
                 with self.watch("training"):
                     cohort = self.bench.cohort(model, len(part), size, factored=factored)
             together = None

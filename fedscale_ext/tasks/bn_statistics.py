@@ -22,7 +22,6 @@ from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
 from fedscale_ext.tasks.update_checks import Rejected, checked_tensors
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.unit_retries import Dropped, Unit
-from fedscale_ext.util.torch_devices import without_kernel_search
 
 EVENT = "statistics"  # of a unit that measures them, beside FedScale's events
 SUMS = "sums"  # name of the section that holds them
@@ -53,26 +52,25 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
     each is normalised by itself.
     """
     module.train()
-    total = {name: tensor.cpu() for name, tensor in template(module.state_dict()).items()}
+    total = template(module.state_dict())  # on the module's device: a GPU that is asked for a value waits for its work
 
     def note(layer: str, x: Tensor) -> None:
         values = x.detach().movedim(1, 0).flatten(1)
         total[f"{layer}.{_COUNT}"] += values.shape[1]
-        total[f"{layer}.{_SUM}"] += values.sum(1, dtype=torch.float64).cpu()
-        total[f"{layer}.{_SQUARES}"] += values.square().sum(1, dtype=torch.float64).cpu()
+        total[f"{layer}.{_SUM}"] += values.sum(1, dtype=torch.float64)
+        total[f"{layer}.{_SQUARES}"] += values.square().sum(1, dtype=torch.float64)
 
     hooks = [
         module.get_submodule(layer).register_forward_pre_hook(lambda _, args, layer=layer: note(layer, args[0]))
         for layer in layers(module.state_dict())
     ]
     try:
-        with without_kernel_search():
-            for batch in batches if hooks else ():
-                module(batch)
+        for batch in batches if hooks else ():
+            module(batch)
     finally:
         for hook in hooks:
             hook.remove()
-    return total
+    return {name: tensor.cpu() for name, tensor in total.items()}
 
 
 def in_batches(rows: np.ndarray, most: int) -> list[np.ndarray]:
@@ -162,7 +160,7 @@ class BatchNormStatistics(Kind):
     event: ClassVar[str] = EVENT
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
-        with worker.watch("evaluation"):
+        with worker.watch("statistics"):
             total = client_sums(worker, worker.bench.module(header["model"]), header["clients"])
         return {}, {SUMS: wire.tensors_to_bytes(total)}
 

@@ -18,9 +18,9 @@ from fedscale_ext.core.confusion import Confusion, of_samples
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.transport import wire
-from fedscale_ext.util.torch_devices import without_kernel_search
 
 _UNIT_SAMPLES = 4096  # samples of one unit: large batches, yet enough units for several executors
+_FEW_SIZES = ("cuda",)  # types of devices on which batches of tests have few sizes
 COLUMNS = ("correct", "top5", "loss")
 MASKED_COLUMNS = ("masked_correct", "masked_top5", "masked_loss")
 MASK = "mask_test"  # in the header of a unit whose figures have them
@@ -126,9 +126,20 @@ def classes_present(data: DataSet, clients: Sequence[int]) -> Tensor:
 def outputs(model: nn.Module, data: DataSet, rows: np.ndarray, batch: int, device: torch.device) -> Tensor:
     """Compute logits [rows, classes] of a model in evaluation mode, float32 on the CPU, in batches of ``batch``."""
     model.eval()
-    parts = (data.tensors(rows[start : start + batch])[0] for start in range(0, len(rows), batch))
-    with without_kernel_search():
-        return torch.cat([model(x.to(device)).float().cpu() for x in parts])
+    parts = (rows[start : start + batch] for start in range(0, len(rows), batch))
+    return torch.cat([_part_outputs(model, data, part, batch, device) for part in parts])
+
+
+def _part_outputs(model: nn.Module, data: DataSet, rows: np.ndarray, batch: int, device: torch.device) -> Tensor:
+    """Compute logits of at most ``batch`` rows.
+
+    cuDNN prepares each layer anew for each number of samples, which takes longer than the test of a batch. So devices
+    in _FEW_SIZES test a last batch with its last sample repeated, up to a power of two.
+    """
+    size = min(1 << (len(rows) - 1).bit_length(), batch) if device.type in _FEW_SIZES else len(rows)
+    x = data.batch(np.pad(rows, (0, size - len(rows)), mode="edge"))
+    logits: Tensor = model(x.to(device))[: len(rows)].float().cpu()
+    return logits
 
 
 def client_figures(logits: Tensor, labels: Tensor, there: Tensor | None = None) -> Tensor:

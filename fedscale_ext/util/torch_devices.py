@@ -2,8 +2,6 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -35,22 +33,3 @@ def server_device(args: Namespace) -> torch.device:
 def threads_on(device: torch.device) -> int:
     """How many threads work on a device at once: one per processor; one on a GPU, which is shared."""
     return os.cpu_count() or 1 if device.type == "cpu" else 1
-
-
-@contextmanager
-def cudnn_setting(name: str, value: bool) -> Iterator[None]:
-    """Give an attribute of ``torch.backends.cudnn`` another value in the block."""
-    before = getattr(torch.backends.cudnn, name)
-    setattr(torch.backends.cudnn, name, value)
-    try:
-        yield
-    finally:
-        setattr(torch.backends.cudnn, name, before)
-
-
-def without_kernel_search() -> AbstractContextManager[None]:
-    """Let cuDNN choose its kernels without trying them all, for batches whose sizes hardly recur.
-
-    Trying takes longer than a test. Training has batches of few sizes, for which executors let it search.
-    """
-    return cudnn_setting("benchmark", False)

@@ -151,14 +151,21 @@ def cohort(row: str, best_s: float, clients: int = 100, model: str = rounds.GOAL
 
 def test_the_page_tells_whether_the_goals_are_met() -> None:
     stage = {"rounds": 60, "seconds": 0.2, "mean_s": 0.3, "GMACs": 40.0, "test_s": 1.0}
-    whole = {"part": "fedtrans", "work": "60 rounds", "peak_mb_sum": 900.0, "writers": 400, "stages": {"1": stage}}
+    whole = {
+        "part": "fedtrans",
+        "work": "60 rounds",
+        "precision": "float32",
+        "peak_mb_sum": 900.0,
+        "writers": 400,
+        "stages": {"1": stage},
+    }
     check = {"part": "correctness", "check": "cuda, CPU", "model": "cnn_small", "precision": "float32",
              "tolerance": 1e-2}  # fmt: skip
     lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),
              cohort("100", 4.0), cohort("256", 5.12, 256), {**whole, "whole_s": 700.0}]  # fmt: skip
     text = page(lines)
-    assert "400 writers are drawn." in text and "at the mean seconds per round: 700 s." in text
-    assert "| 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
+    assert "400 writers are drawn." in text and "at the mean seconds per round: 700 s in float32." in text
+    assert "| float32 | 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
     assert "that hold: 1 of 2." in text and "| 1.0e-04 | 1e-02 | yes |" in text and "**no**" in text
     assert "float32, 8 times the plain loop: 10 times. The goal is met." in text
     assert "in 600 s: 700 s. The goal is not met." in text
@@ -189,10 +196,15 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     assert {row for _, row, _ in measured} == {"loop", "100", "8"}
     assert {precision for _, _, precision in measured} == {"float32", "bfloat16"}
     assert [line["method"] for line in of(lines, "server steps")] == ["HypeMeFed", "Moss"]
-    (job,) = [line for line in of(lines, fedtrans.PART) if "stages" in line]
-    assert job["measured_rounds"] == 2 and job["whole_s"] > 0 and "failed" not in job
-    measured_s = headline.read(headline.log_folder(tmp_path))[1]["test_s"]
-    assert job["stages"]["1"]["test_s"] == pytest.approx(measured_s * 3400 / 8)  # of the paper's writers
+    jobs = {line["precision"]: line for line in of(lines, fedtrans.PART) if "stages" in line}
+    assert set(jobs) == {"float32", "bfloat16"}
+    for precision, job in jobs.items():
+        assert job["measured_rounds"] == 2 and job["whole_s"] > 0 and "failed" not in job
+        stage = headline.read(headline.log_folder(tmp_path / precision))[1]
+        statistics_s, test_s = stage["statistics_s"], stage["test_s"]
+        assert 0 < statistics_s < test_s
+        of_the_paper = statistics_s + (test_s - statistics_s) * 3400 / 8  # as only tests grow with the writers
+        assert job["stages"]["1"]["test_s"] == pytest.approx(of_the_paper)
     assert [line["left_out"] for line in lines if "left_out" in line] == ["a CPU has no CUDA graphs"]
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert text == page(json.loads(json.dumps(lines))) and text.strip() in capsys.readouterr().out

@@ -86,7 +86,6 @@ def measure(options: argparse.Namespace) -> bool:
     measurements.note("machine", **machine(options))
     if options.device.type == "cuda":
         torch.cuda.set_device(options.device)
-        torch.backends.cudnn.benchmark = True  # as executors do
     path = HERE.parent / "gpu.md" if options.device.type == "cuda" and not options.small else work / "gpu.md"
     parts = (correctness.run, rounds.run, server_steps.run, partial(fedtrans.run, work=work), server_steps.run_on_cpu)
     for part in parts:

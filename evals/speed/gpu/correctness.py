@@ -5,7 +5,8 @@ of all clients. For server steps it is taken of what they made.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -23,7 +24,6 @@ from fedscale_ext.methods.moss.proxy_models import Public
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Resident, channels_last_helps
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.util.torch_devices import cudnn_setting
 
 PART = "correctness"
 CPU = torch.device("cpu")
@@ -66,13 +66,24 @@ def _server_step(measurements: Measurements, method: str, precision: str, step: 
     setting = measurements.setting
 
     def compare() -> dict[str, float]:
-        with cudnn_setting("allow_tf32", False):
+        with _tf32(False):
             return {"distance": _apart(step(setting, CPU), step(setting, setting.device))}
 
     measurements.measure(
         PART, 0.0 if setting.small else 3 * _EXPECTED_S, compare, check=f"{setting.device.type}, CPU",
         model=f"{method}'s server step", precision=precision, tolerance=SERVER_TOLERANCES[method],
     )  # fmt: skip
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    """Whether cuDNN rounds the numbers of convolutions to TF32 in the block."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 Way = tuple[torch.device, str]  # device, and "one by one", "cohort" or "eager": a cohort without CUDA graphs
@@ -91,7 +102,7 @@ def _pairs(setting: Setting) -> dict[str, tuple[Way, Way]]:
 
 def _compared(name: str, precision: str, ways: tuple[Way, Way], size: tuple[int, int]) -> dict[str, float]:
     dtype = torch.float64 if precision == "float64" else torch.float32
-    with cudnn_setting("allow_tf32", precision == "tf32"):  # convolutions round float32 to TF32
+    with _tf32(precision == "tf32"):  # convolutions round float32 to TF32
         one, other = (trained(name, dtype, *way, *size) for way in ways)
     return {"distance": distance(one, other, _state(name, dtype))}
 

@@ -1,7 +1,8 @@
 """FedTrans at the paper's size from 60 measured rounds (``evals/speed/headline.py``), on the GPU.
 
 Drawing the paper's 3,400 writers takes minutes, so that fewer are drawn. A round trains 100 participants however many
-clients there are. An evaluation tests them all: its seconds are scaled up to the paper's clients.
+clients there are. An evaluation tests them all: its seconds are scaled up to the paper's clients, but not those in
+which BatchNorm's statistics are measured, on at most 100 clients of each model.
 """
 
 import math
@@ -19,6 +20,7 @@ PART = "fedtrans"
 GOAL_S = 600.0  # of the whole job
 PAPER_WRITERS, WRITERS, ROUNDS = 3400, 400, 60
 _DATA_S, _ROUNDS_S, _SPARE_S = 60.0, 60.0, 5.0
+PRECISIONS = ("float32", "bfloat16")
 _TINY = ("num_participants=3", "local_steps=1", "model=nasbench201_sixteenth", "unit_size=4")
 
 
@@ -34,10 +36,12 @@ def run(measurements: Measurements, work: Path) -> None:
         )
         if drawing is None or drawing.get("failed"):
             return
-    measurements.measure(
-        PART, 0.0 if small else _ROUNDS_S, lambda: _rounds(measurements, data, work, rounds, writers),
-        work=f"{rounds} rounds",
-    )  # fmt: skip
+    for precision in PRECISIONS:
+        measurements.measure(
+            PART, 0.0 if small else _ROUNDS_S,
+            lambda precision=precision: _rounds(measurements, data, work / precision, precision, rounds, writers),
+            work=f"{rounds} rounds", precision=precision,
+        )  # fmt: skip
 
 
 def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> dict[str, Any]:
@@ -45,18 +49,25 @@ def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> 
     return _run(measurements, command, work / "writers.log")
 
 
-def _rounds(measurements: Measurements, data: Path, work: Path, rounds: int, writers: int) -> dict[str, Any]:
+def _rounds(
+    measurements: Measurements, data: Path, work: Path, precision: str, rounds: int, writers: int
+) -> dict[str, Any]:
     """Seconds of each stage of growth, and of the paper's job put together from them."""
     gpu = measurements.setting.on_gpu
-    settings = [f"use_cuda={gpu}", "worker_ips=localhost:[1]", *(_TINY if measurements.setting.small else ())]
+    settings = [
+        f"use_cuda={gpu}",
+        f"precision={precision}",
+        "worker_ips=localhost:[1]",
+        *(_TINY if measurements.setting.small else ()),
+    ]
     folder = headline.log_folder(work)
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
+    work.mkdir(parents=True, exist_ok=True)
     figures = _run(measurements, headline.command(data, work, rounds, settings), work / "headline.log")
     if not (folder / "metrics.jsonl").is_file():
         return figures
     stages = {
-        models: {**stage, "test_s": stage["test_s"] * PAPER_WRITERS / writers}
-        for models, stage in headline.read(folder).items()
+        models: {**stage, "test_s": _of_the_paper(stage, writers)} for models, stage in headline.read(folder).items()
     }
     measured = sum(int(stage["rounds"]) for stage in stages.values())
     figures |= {
@@ -67,6 +78,11 @@ def _rounds(measurements: Measurements, data: Path, work: Path, rounds: int, wri
     if any("test_s" in stage for stage in figures["stages"].values()):
         figures["whole_s"] = headline.whole(stages, "mean_s")
     return figures
+
+
+def _of_the_paper(stage: dict[str, float], writers: int) -> float:
+    """Seconds of an evaluation of the paper's clients; one executor measures the statistics, of no more clients."""
+    return stage["statistics_s"] + (stage["test_s"] - stage["statistics_s"]) * PAPER_WRITERS / writers
 
 
 def _known(stage: dict[str, float]) -> dict[str, float]:

@@ -61,7 +61,8 @@ def _machine(line: dict[str, Any]) -> str:
 def _goals(lines: Lines) -> list[str]:
     model, row = rounds.GOAL_MODEL, str(CLIENTS)
     ratio = against_loop(lines, model, row, "float32")
-    whole = next((line["whole_s"] for line in of(lines, fedtrans.PART) if "whole_s" in line), None)
+    whole_jobs = [line for line in of(lines, fedtrans.PART) if "whole_s" in line]
+    whole = next((line["whole_s"] for line in whole_jobs if line["precision"] == "float32"), None)
     checks = of(lines, "correctness")
     return [
         f"- Checks of correctness that hold: {sum(map(correct, checks))} of {len(checks)}.",
@@ -127,26 +128,28 @@ def _server_steps(lines: Lines) -> list[str]:
 
 def _fedtrans(lines: Lines) -> list[str]:
     failures = [f"{line['work']}: {line['failed']}." for line in lines if "failed" in line]
-    measured = next((line for line in lines if "stages" in line), None)
-    if measured is None:
+    measured = [line for line in lines if "stages" in line]
+    if not measured:
         return failures or ["Nothing was measured."]
     rows = (
-        (models, f"{stage['rounds']:.0f}", number(stage["seconds"]), number(stage["mean_s"]), number(stage["GMACs"]),
+        (line["precision"], models, f"{stage['rounds']:.0f}", number(stage["seconds"]), number(stage["mean_s"]),
+         number(stage["GMACs"]),
          number(stage["test_s"]) if "test_s" in stage else "-")
-        for models, stage in measured["stages"].items()
+        for line in measured
+        for models, stage in line["stages"].items()
     )  # fmt: skip
-    whole = (
-        f"2,000 rounds at the fastest growth, at the mean seconds per round: {number(measured['whole_s'])} s."
-        if "whole_s" in measured
-        else ""
+    whole = " and ".join(
+        f"{number(line['whole_s'])} s in {line['precision']}" for line in measured if "whole_s" in line
     )
+    whole = whole and f"2,000 rounds at the fastest growth, at the mean seconds per round: {whole}."
     scale = (
-        f"{measured['writers']} writers are drawn. Seconds of an evaluation are scaled up to the paper's "
-        f"{fedtrans.PAPER_WRITERS:,}."
+        f"{measured[0]['writers']} writers are drawn. Seconds of an evaluation are scaled up to the paper's "
+        f"{fedtrans.PAPER_WRITERS:,}, but not those of BatchNorm's statistics, which 100 clients of each model measure."
     )
-    memory = f"Peak memory of all processes, on the CPU's side: {number(measured['peak_mb_sum'])} MB."
-    head = ("models", "measured rounds", "median s per round", "mean s per round", "training GMACs per round",
-            "s per evaluation of all clients")  # fmt: skip
+    peak = max(line["peak_mb_sum"] for line in measured)
+    memory = f"Peak memory of all processes, on the CPU's side: {number(peak)} MB."
+    head = ("precision", "models", "measured rounds", "median s per round", "mean s per round",
+            "training GMACs per round", "s per evaluation of all clients")  # fmt: skip
     return [*_table(head, rows), "", " ".join(filter(None, [scale, whole, memory, *failures]))]
 
 
