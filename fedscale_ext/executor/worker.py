@@ -1,7 +1,6 @@
 """What an executor works with: the data, the models that came with units, and the clients that it trains."""
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,10 +23,8 @@ from fedscale_ext.tasks.client_tensors import (
     SharedTensors,
 )
 from fedscale_ext.tasks.kind import TENSORS, Trained
-from fedscale_ext.tasks.units import in_parts
 from fedscale_ext.tasks.workbench import Workbench, can_factor
 from fedscale_ext.training.cohort import Cohort
-from fedscale_ext.training.cuda_graph import recorded_parts
 from fedscale_ext.training.device_data import DeviceData
 from fedscale_ext.training.local_training import MultiModelClient, train_alone
 from fedscale_ext.training.samples import ClientSamples
@@ -102,14 +99,9 @@ class Worker:
         trainer = self.client_of(confs[0])
         factored = can_factor(header, confs)
         size = header["cohort"] if trainer.in_cohorts else 1
-        records = self.bench.device.type == "cuda"  # one replay, also of one client, where alone it has many launches
-        if records:
-            parts = recorded_parts(confs, max(size, 1))
-        else:
-            parts = in_parts(confs, math.ceil(len(confs) / max(size, 1)))
-        for part in parts:
+        for part in self.bench.parts(confs, max(size, 1)):
             cohort = None
-            if size > 1 and (records or len(part) > 1):
+            if size > 1 and (len(part) > 1 or self.bench.records):
                 with self.watch("training"):
                     cohort = self.bench.cohort(model, len(part), size, factored=factored)
             together = None

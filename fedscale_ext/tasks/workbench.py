@@ -1,7 +1,8 @@
 """The models of one executor: states as they were sent, and what is built once to train and test them."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -11,11 +12,13 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.models.supernet.family import Searchable
+from fedscale_ext.tasks.units import in_parts
 from fedscale_ext.training.cuda_graph import recorded_clients
 from fedscale_ext.training.factored import factorable
 from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps
 from fedscale_ext.transport import wire
 
+T = TypeVar("T")
 MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
 
 
@@ -82,6 +85,20 @@ class Workbench:
         """Return the resident module that runs a model, with whatever state it holds."""
         return self._resident(self._stored[key].host).module
 
+    @property
+    def records(self) -> bool:
+        """Whether cohorts' steps are recorded: a replay costs one launch, also for a cohort of one."""
+        return self.device.type == "cuda"
+
+    def parts(self, clients: Sequence[T], most: int) -> list[Sequence[T]]:
+        """Cut clients into cohorts of at most ``most``, of about equal size.
+
+        Where steps are recorded, for few numbers of clients, they are whole cohorts and a rest.
+        """
+        if self.records:
+            return [clients[begin : begin + most] for begin in range(0, len(clients), most)]
+        return in_parts(clients, math.ceil(len(clients) / most))
+
     def cohort(self, key: str, clients: int, most: int, *, factored: bool) -> Cohort | None:
         """Return a cohort for at least ``clients`` clients, each at the model's state.
 
@@ -96,7 +113,7 @@ class Workbench:
             None where the model cannot train in cohorts.
 
         """
-        if self.device.type == "cuda":
+        if self.records:
             clients = recorded_clients(clients, most)
         stored = self._stored[key]
         spec = stored.spec

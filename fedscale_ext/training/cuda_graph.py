@@ -1,7 +1,6 @@
 """A cohort's step recorded once as a CUDA graph: replaying it costs one launch instead of hundreds."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -9,7 +8,6 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fedscale_ext.training.cohort import CohortStep
 
-T = TypeVar("T")
 _WARM_UP = 3  # steps before recording, in which libraries choose algorithms and allocate memory
 
 
@@ -30,11 +28,6 @@ def recorded_clients(clients: int, most: int) -> int:
     another number of clients in every round.
     """
     return min(1 << (clients - 1).bit_length(), most)
-
-
-def recorded_parts(group: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Cut a group into parts of ``most``, and a rest, so that as few clients as possible are recorded for nothing."""
-    return [group[begin : begin + most] for begin in range(0, len(group), most)]
 
 
 class RecordedStep:
