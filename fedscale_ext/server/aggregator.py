@@ -34,7 +34,7 @@ from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.method_tools import NOTHING
-from fedscale_ext.server.privacy import JobPrivacy
+from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords, JobResult
 from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.round_record import round_record
@@ -161,6 +161,8 @@ class MultiModelAggregator(MethodHooks):
         if self._private:
             self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
         self.init_state(self.population, self.task)
+        if self.privacy is not None:
+            check_work(job.method, self.possible_items(), self.pool)
         if job.initial_weights is not None and not self.weights_given:
             raise UserError(
                 f"initial_weights are of one model, and {job.method} does not start from the weights of one; leave the "
