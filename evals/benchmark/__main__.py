@@ -9,22 +9,21 @@ are lines of ``runs.jsonl``.
 """
 
 import argparse
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from evals.benchmark import run
 from evals.benchmark.methods import ROWS, Row, rows_of
 from evals.benchmark.picture import picture
-from evals.benchmark.row import end_with, recorded, train_job
+from evals.benchmark.row import recorded, train_job
 from evals.benchmark.schedule import train_rows
 from evals.benchmark.standing import entries
 from evals.benchmark.table import accuracy_cells
 from evals.benchmark.tasks import BENCHMARK, PARTITION, TASKS
+from evals.benchmark.workers import Workers
 from evals.paper.engine import sources_folder
 from evals.paper.runs import replace_file
 from fedscale_ext.core.errors import UserError
@@ -83,10 +82,7 @@ def _train(options: argparse.Namespace, results: Path) -> list[str]:
     for name in names:  # once, before workers need it
         BENCHMARK.prepared(name, folders["data"], folders["sources"])
     seeds = {name: options.seeds or TASKS[name].seeds for name in options.tasks}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        options.workers, mp_context=context, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
-    ) as pool:
+    with Workers(options.workers) as pool:
         train = partial(train_job, folders=folders, results=results)
         return train_rows(rows, seeds, options.rates, train, pool, options.workers, partial(print, flush=True))
 

@@ -1,8 +1,5 @@
 """A job of a row: trained now, or known from its line; each job that is trained becomes a line."""
 
-import os
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,17 +15,6 @@ from fedscale_ext.util.commit import commit
 
 class NoResult(Exception):
     """Why a job has no result; one sentence."""
-
-
-def end_with(parent: int) -> None:
-    """Let this process end when the process ``parent`` has ended; a killed command leaves no workers behind."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def train_job(

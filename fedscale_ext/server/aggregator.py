@@ -19,7 +19,7 @@ from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
-from fedscale_ext.metrics.chain import MEASURED, MODELS, json_digest, state_digests
+from fedscale_ext.metrics.chain import MEASURED, MODELS
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.scheduled_tests import evaluation_is_due
 from fedscale_ext.metrics.summary import floors, job_header
@@ -34,9 +34,9 @@ from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.method_tools import NOTHING
-from fedscale_ext.server.privacy import JobPrivacy
+from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords, JobResult
-from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful, collected
+from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.server.stopping import budget_spent, converged
@@ -161,6 +161,8 @@ class MultiModelAggregator(MethodHooks):
         if self._private:
             self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
         self.init_state(self.population, self.task)
+        if self.privacy is not None:
+            check_work(job.method, self.possible_items(), self.pool)
         if job.initial_weights is not None and not self.weights_given:
             raise UserError(
                 f"initial_weights are of one model, and {job.method} does not start from the weights of one; leave the "
@@ -176,15 +178,14 @@ class MultiModelAggregator(MethodHooks):
         """Open the records, continue from a checkpoint where the job resumes; returns how many rounds are done."""
         self._first_notices = list(self.notices)
         origin = Origin(self.config, self.data_info["digest"], self.file_digests, self.code)
-        self.checkpoints = JobCheckpoints(self.log_dir, origin)
+        files = [tensors.files for tensors in self.client_tensors_by_kind.values()]
+        self.checkpoints = JobCheckpoints(self.log_dir, origin, files)
         done, marks = self._resume() if self.config.job.resumes else (0, {})
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self.log_dir, self.context, self._header(), self.log_writer, self.wandb)
         self.history = self.records.begin(done, marks)
         self.spent_macs = sum(record.training_macs for record in self.history)
         self.checkpoints.drop_after(done)
-        for tensors in self.client_tensors_by_kind.values():
-            tensors.files.drop_after(done)
         executors, rounds = len(self.executors), self.last_round()
         self.emit(ready_event(self.config, self.data_info, self.population, executors, rounds, self.log_dir))
         if self.wandb is not None:
@@ -232,8 +233,6 @@ class MultiModelAggregator(MethodHooks):
         later = [each for each in self.notices if each not in self._first_notices]  # those may not hold in more rounds
         progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, later)
         self.checkpoints.save(round, self._components(), progress, in_next_round=round < self.round)
-        for tensors in self.client_tensors_by_kind.values():
-            tensors.files.drop_unneeded(self.checkpoints.written_rounds())
 
     def _over_before_it_began(self) -> str | None:
         """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
@@ -347,20 +346,12 @@ class MultiModelAggregator(MethodHooks):
         self.history.append(record)
         self.spent_macs += record.training_macs
         with self.watch("record"):
-            record.digests = self._digests(record.round)
+            record.digests = self.checkpoints.digests(record.round, self._components())
             self.records.round(record, self._internals, self._internal_states)
             if last or record.round % self.config.job.checkpoint_interval == 0:
                 self.save_checkpoint(record.round)
             # only now: a driver that heard of a round counts on its checkpoint
             self.emit(round_event(record, self.last_round(), int(self.args.rounds), self.phase(record.round)))
-
-    def _digests(self, round: int) -> dict[str, str]:
-        """Digest the program and what a checkpoint after the round has; the recorder adds the other digests."""
-        digests = {"code": self.code, **state_digests(*collected(self._components()))}
-        files: dict[str, str] = {}
-        for tensors in self.client_tensors_by_kind.values():
-            files |= tensors.files.digests(round)
-        return digests | ({"clients": json_digest(files)} if files else {})
 
     # ---- the end of a job ----
 

@@ -12,6 +12,7 @@ from fedscale_ext.server.collect import Collector
 from fedscale_ext.server.divergence import DivergenceNotices, failure_sentence
 from fedscale_ext.server.hook_checks import check_plan
 from fedscale_ext.server.hooks import MethodHooks
+from fedscale_ext.server.privacy import check_work
 from fedscale_ext.tasks import bn_statistics, train
 from fedscale_ext.tasks.calibrate import CohortSizes, candidates, measure_sizes
 from fedscale_ext.tasks.client_tensors import ClientState, ClientTensors
@@ -72,7 +73,7 @@ class Dispatcher:
 
         """
         if self._method.privacy is not None:
-            self._check_private(items)
+            check_work(self.job.config.job.method, items, self.job.pool)
         self._round = round
         self.sizes = self.cohort_sizes_of(items)
         client_tensors = self.tensors_for(items)
@@ -152,21 +153,6 @@ class Dispatcher:
         shares = self._method.expected_shares()
         clients = [item.client for item in items]
         return privacy.release(round, clients, self.job.pool, sums, shares, unclipped, len(updates))
-
-    def _check_private(self, items: Sequence[WorkItem]) -> None:
-        """UserError unless each client has one change of one whole model, for which noise is made."""
-        method = self.job.config.job.method
-        if any(item.overrides.get("own_classes") for item in items):
-            raise UserError(
-                f"clients of method {method} count for their own classes only, which tells of "
-                "their data what dp_noise_multiplier does not shield; turn one of them off"
-            )
-        once = len({item.client for item in items}) == len(items)
-        if not once or any(self.job.pool[item.model].part for item in items):
-            raise UserError(
-                f"method {method} trains parts of models or several models per client, for which "
-                "dp_noise_multiplier is not made; remove it, or choose a method with one model per client"
-            )
 
     def _weight(self, item: WorkItem) -> float:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""

@@ -86,6 +86,12 @@ class MethodHooks(MethodTools):
         of its clients. 1 by default: right for one model, cautious for several. 0: nobody can train it."""
         return {model.key: 1.0 for model in self.pool}
 
+    def possible_items(self) -> list[WorkItem]:
+        """What the clients that may train can be given, as far as the method knows it before the first round. It must
+        leave all state as it is. Under differential privacy, a job that could not shield this is refused before it
+        begins; what :meth:`assign` gives is checked in each round all the same. By default nothing is known."""
+        return []
+
     def collect(self, round: int, update: Update, state: State) -> None:
         """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
         depends only on the plan. The state is not kept for :meth:`aggregate`."""

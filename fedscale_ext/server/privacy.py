@@ -1,7 +1,7 @@
 """Differential privacy of one job: who may take part, what a round releases, and what it has cost so far."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise
 from fedscale_ext.server.method_traits import Feature, MethodTraits, exclusion
 
 if TYPE_CHECKING:
-    from fedscale_ext.core.types import State
+    from fedscale_ext.core.types import State, WorkItem
     from fedscale_ext.submodels.model_pool import ModelPool
     from fedscale_ext.tasks.reduction import ModelMean
 
@@ -77,6 +77,31 @@ def check_options(config: JobConfig, method: type[MethodTraits]) -> bool:
                 f"on secret coins: {instead}, or set overcommitment: 1.0"
             )
     return True
+
+
+def check_work(method: str, items: Sequence["WorkItem"], pool: "ModelPool") -> None:
+    """Check that each client has one change of one whole model, for which noise is made.
+
+    Args:
+        method: Name of the method, for messages.
+        items: What clients train in a round.
+        pool: The models that the items name.
+
+    Raises:
+        UserError: A client trains a part of a model, several models, or counts for its own classes only.
+
+    """
+    if any(item.overrides.get("own_classes") for item in items):
+        raise UserError(
+            f"clients of method {method} count for their own classes only, which tells of their data what {_SWITCH} "
+            "does not shield; turn one of them off"
+        )
+    once = len({item.client for item in items}) == len(items)
+    if not once or any(pool[item.model].part for item in items):
+        raise UserError(
+            f"method {method} trains parts of models or several models per client, for which {_SWITCH} is not made; "
+            "remove it, or choose a method with one model per client"
+        )
 
 
 class JobPrivacy:

@@ -4,7 +4,7 @@ Random streams have no state to save: each is keyed by its purpose (core/streams
 stream, by the virtual clock, and from what guided selection has learnt of clients.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,8 +15,10 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
 from fedscale_ext.data.job_data import check_same_data
 from fedscale_ext.data.named_files import differing_files
+from fedscale_ext.metrics.chain import json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.server import checkpoint
+from fedscale_ext.tasks.client_files import ClientFiles
 
 CODE_CHANGED = (
     "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from that of an "
@@ -81,16 +83,23 @@ def collected(components: Mapping[str, Stateful]) -> tuple[State, dict[str, Any]
 
 
 class JobCheckpoints:
-    """The checkpoints of a job, in a folder of its logs."""
+    """The checkpoints of a job, in a folder of its logs, and the clients' files that belong to them.
 
-    def __init__(self, log_dir: Path, origin: Origin) -> None:
+    Args:
+        log_dir: The job's folder.
+        origin: What a checkpoint and the job that continues from it share.
+        client_files: Files of clients' tensors, by kind of tensors: a checkpoint only names those that it needs.
+
+    """
+
+    def __init__(self, log_dir: Path, origin: Origin, client_files: Sequence[ClientFiles]) -> None:
         self.folder = log_dir / "checkpoints"
-        self._origin = origin
+        self._origin, self._client_files = origin, client_files
 
     def save(
         self, round: int, components: Mapping[str, Stateful], progress: Progress, in_next_round: bool = False
     ) -> None:
-        """Write the state of all ``components``, by name, after ``round``.
+        """Write the state of all ``components``, by name, after ``round``; drop clients' files that nothing needs now.
 
         ``in_next_round``: the next round has begun, and its method keeps how far it got in it.
         """
@@ -108,14 +117,25 @@ class JobCheckpoints:
             "named_files": dict(origin.file_digests),
         }
         checkpoint.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
+        for files in self._client_files:
+            files.drop_unneeded(checkpoint.written_rounds(self.folder))
 
-    def written_rounds(self) -> Collection[int]:
-        """Return the rounds whose checkpoints are there."""
-        return checkpoint.written_rounds(self.folder)
+    def digests(self, round: int, components: Mapping[str, Stateful]) -> dict[str, str]:
+        """Digest the program, the state of all ``components`` and the clients' files that ``round`` wrote.
+
+        The recorder adds the other digests of the round.
+        """
+        digests = {"code": self._origin.code, **state_digests(*collected(components))}
+        written: dict[str, str] = {}
+        for files in self._client_files:
+            written |= files.digests(round)
+        return digests | ({"clients": json_digest(written)} if written else {})
 
     def drop_after(self, round: int) -> None:
-        """Remove the checkpoints of later rounds."""
+        """Remove the checkpoints and the clients' files of later rounds."""
         checkpoint.drop_after(self.folder, round)
+        for files in self._client_files:
+            files.drop_after(round)
 
     def load(self, components: Mapping[str, Stateful]) -> tuple[int, Progress]:
         """Restore all ``components`` from the last checkpoint, or from that of round ``resume_from``.

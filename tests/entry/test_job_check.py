@@ -19,6 +19,8 @@ from fedscale_ext.entry.job_check import DataSets, check_job, check_jobs
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 
 ONLINE = ": those online at its beginning and when they finish"
+PRIVATE = {"dp_noise_multiplier": 1.0, "dp_delta": 0.01, "bn_statistics": "running"}
+SCALED = {"model": "multi_exit_cnn3", "scalefl.widths": [0.5, 0.75, 1.0], "scalefl.exits": [1, 2, 3]}
 JOB = {"model": "cnn_small", "rounds": 1, "local_steps": 1}
 
 
@@ -55,6 +57,14 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
             "clients of fedmd train one",
         ),
         ({"dp_epsilon": 1.0}, "dp_epsilon needs differential privacy"),
+        ({"method": "heterofl", **PRIVATE}, "clients of method heterofl count for their own classes only"),
+        ({"method": "heterofl", **PRIVATE, "heterofl.mask": False}, "method heterofl trains parts of models"),
+        ({"method": "heterofl", **PRIVATE, "heterofl.mask": False, "heterofl.levels": "dynamic"}, "trains parts"),
+        ({"method": "fedrolex", **PRIVATE, "fedrolex.mask": False}, "method fedrolex trains parts of models"),
+        ({"method": "fjord", **PRIVATE}, "method fjord trains parts of models"),
+        ({"method": "splitmix", **PRIVATE}, "several models per client, for which dp_noise_multiplier is not made"),
+        ({"method": "depthfl", **PRIVATE, "depthfl.alpha": 0, "model": "multi_exit_cnn3"}, "depthfl trains parts"),
+        ({"method": "scalefl", **PRIVATE, **SCALED}, "method scalefl trains parts of models"),
         ({"initial_weights": "/nowhere.safetensors"}, "/nowhere.safetensors"),
         ({"data_dir": "/nowhere"}, "fedscale dataset"),
         ({"method": "fedtrans", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
@@ -70,6 +80,23 @@ def test_a_check_refuses_a_job_with_the_sentence_that_would_end_it(
         run_in_process(job(job_file, **keys))
     assert sentence in str(checked.value)
     assert str(checked.value) == str(ran.value)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"method": "fedavg"},
+        {"method": "fedtrans", "model": "nasbench201_base"},
+        {"method": "heterofl", "heterofl.mask": False, "capacity_model": "cnn_small"},
+        {"method": "splitmix", "splitmix.r": 1.0},
+    ],
+)
+def test_a_check_passes_a_private_job_whose_clients_train_one_whole_model(
+    job_file: Path, tmp_path: Path, keys: dict[str, Any]
+) -> None:
+    private = job(job_file, **PRIVATE, **keys)
+    assert check(private, tmp_path / "check").facts
+    assert run_in_process(private)["rounds"] == 1
 
 
 def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_path: Path) -> None:

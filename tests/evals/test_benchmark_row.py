@@ -1,27 +1,10 @@
-"""A row's jobs become lines, and its workers end with the command."""
+"""A row's jobs become lines."""
 
-import subprocess
-import sys
 from pathlib import Path
-
-import psutil
 
 from evals.benchmark.row import _record
 from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
-
-WORKER = """
-import os, time
-from evals.benchmark.row import end_with
-end_with(os.getppid())
-print(1, flush=True)
-time.sleep(600)
-"""
-COMMAND = f"""
-import subprocess, sys
-print(subprocess.Popen([sys.executable, '-c', {WORKER!r}]).pid, flush=True)
-input()
-"""
 
 
 def line(row: str, plan: str, seed: int, own: float) -> Measurement:
@@ -43,14 +26,3 @@ def test_lines_of_another_plan_leave_their_row(tmp_path: Path) -> None:
     }
     assert values == {"A": [60.0, 61.0], "B": [1.0]}
     assert len(records.runs) == 3
-
-
-def test_a_worker_ends_with_its_command() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as command:
-        assert command.stdout is not None
-        worker = psutil.Process(int(command.stdout.readline()))
-        assert command.stdout.readline() == "1\n"  # it watches
-        command.kill()
-    worker.wait(timeout=60)

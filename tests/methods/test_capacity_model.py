@@ -47,6 +47,15 @@ def test_the_weakest_device_of_spider_affords_both_networks_and_exchanges_one(tm
     assert weakest_cost(method(capacity_model="cnn_small")) != both
 
 
+def test_the_weakest_device_of_fednas_affords_the_mixture_that_it_searches(tmp_path: Path) -> None:
+    def method(**keys: Any) -> Any:
+        return server(method_class("fednas"), "fednas", shape=(1, 16, 16), model=str(written(tmp_path)), **keys)
+
+    mixture = method().pool["supernet"].cost
+    assert weakest_cost(method()) == mixture != models.cost(method().smallest_spec())
+    assert weakest_cost(method(capacity_model="cnn_small")) != mixture
+
+
 def test_capacities_are_equal_in_jobs(job_file: Any) -> None:
     keys: dict[str, Any] = {"model": "cnn_small", "capacity_model": "cnn_small", "rounds": 1, "progress": False}
     jobs = [

@@ -28,7 +28,6 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.device_types import DeviceTypesParams
-from fedscale_ext.methods.exchange.tensor_exchange import bytes_of
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied, floating_tensors
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.network_pair import SHARED, member_specs, pair_spec
@@ -108,7 +107,8 @@ class MutualAggregator(PersonalModelsAggregator):
         return Cost(cost.forward_macs, cost.training_macs, cost.parameters, models.cost(self.initial_spec()).bytes)
 
     def personal_state(self, key: str) -> State:
-        """The tensors of a type's pair that its clients keep: their own model's."""
+        """The tensors of a type's pair that its clients keep: of their own model and of the layers that join the
+        pair."""
         return personal_part(self.pool[key].state)
 
     def objective(self) -> dict[str, Any]:
@@ -141,11 +141,6 @@ class MutualAggregator(PersonalModelsAggregator):
     def repeated_bytes(self) -> int:
         """Bytes of the shared model in the types' initial pairs."""
         return len(self.keys) * self.pool[KEY].cost.bytes
-
-    def personal_bytes(self) -> Sequence[float]:
-        """Bytes of what each client keeps: its own model and the layers of its own that join the pair."""
-        by_type = [float(bytes_of(self.personal_state(key))) for key in self.keys]
-        return [by_type[index] for index in self.type_of.tolist()]
 
     def served_bytes(self) -> Sequence[float]:
         """Bytes of each client's own model, which is tested alone."""

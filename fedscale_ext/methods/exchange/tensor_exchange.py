@@ -37,6 +37,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.exchange.client import COUNTS
+from fedscale_ext.methods.personal.personal_models import bytes_of
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import FinalLayer, final_layer
@@ -254,11 +255,6 @@ class SharedFeaturesAggregator(TensorExchangeAggregator):
     def final_layer(self, key: str) -> FinalLayer:
         """Return the last layer of a type's model."""
         return final_layer(self.pool[key].spec)
-
-
-def bytes_of(tensors: State) -> int:
-    """Return the bytes of all tensors."""
-    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def mean_by_class(rows: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

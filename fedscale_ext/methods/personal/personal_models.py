@@ -21,6 +21,11 @@ def floating_tensors(state: State) -> State:
     return {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
 
 
+def bytes_of(tensors: State) -> int:
+    """Return the bytes of all tensors."""
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
 @torch.no_grad()
 def enter(model: nn.Module, state: State) -> None:
     """Copy the floating-point tensors of ``state`` into ``model``."""

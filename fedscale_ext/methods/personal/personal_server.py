@@ -6,12 +6,12 @@ they stand for devices, and it does not count as traffic. What counts is what a 
 A client that has not taken part yet has the initial model of its type, which all clients of that type share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from fedscale_ext.method import ClientState, ClientTensors, EvaluationPlan, Excludes, Feature, State, WorkItem
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, floating_tensors
+from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, bytes_of, floating_tensors
 
 
 class PersonalModelsAggregator(DeviceTypesAggregator):
@@ -69,3 +69,14 @@ class PersonalModelsAggregator(DeviceTypesAggregator):
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model. There is no global one."""
         return EvaluationPlan(self.personal_keys())
+
+    def personal_bytes(self) -> Sequence[float]:
+        """Bytes of what each client keeps, as its file has it: :meth:`personal_state` of its type. A head that all
+        clients share is among them (LG-FedAvg, FedGH): a client trains and stores one of its own."""
+        by_type = [float(bytes_of(self.personal_state(key))) for key in self.keys]
+        return [by_type[index] for index in self.type_of.tolist()]
+
+    def served_bytes(self) -> Sequence[float]:
+        """Bytes of the model that each client is tested with: whole, as under methods that send theirs."""
+        by_type = [float(self.pool[key].cost.bytes) for key in self.keys]
+        return [by_type[index] for index in self.type_of.tolist()]

@@ -31,6 +31,7 @@ from fedscale_ext.core.local_steps import batches, hold_out
 from fedscale_ext.method import (
     About,
     ClientSamples,
+    Cost,
     Count,
     Decay,
     EvaluationPlan,
@@ -166,7 +167,7 @@ class FedNASAggregator(FedAvgAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 and alpha_0 of the mixture."""
-        spec = mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
+        spec = self._mixture()
         supernet = self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
         self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
         rounds, searched = self.args.rounds, self.params.search_rounds
@@ -179,6 +180,13 @@ class FedNASAggregator(FedAvgAggregator):
             self.notice(
                 f"rounds is {rounds}: the search ends with the last one, so the network that it derives does not train"
             )
+
+    def _mixture(self) -> ModelSpec:
+        return mixture_of(self.initial_spec(), "alphas", "fednas", self.args.model)
+
+    def smallest_cost(self) -> Cost:
+        """Training and exchanging the mixture. The supernet alone costs less: there, a step takes one path."""
+        return models.cost(self._mixture())
 
     @property
     def model(self) -> str:

@@ -245,6 +245,10 @@ class LevelsAggregator(ShrinkingAggregator):
         levels = self.levels(round)[participants - 1].tolist()
         return [self.item_at(client, level) for client, level in zip(participants.tolist(), levels, strict=True)]
 
+    def possible_items(self) -> list[WorkItem]:
+        """What all clients that may train would be given in the first round."""
+        return self.assign(1, np.flatnonzero(self.eligible) + 1)
+
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the mean of each entry over the clients whose level holds it; others keep their value."""
         self.pool.update(self.whole, means[self.whole])

@@ -164,6 +164,14 @@ class SplitMixAggregator(ShrinkingAggregator):
             items += [WorkItem(client, f"b{base}") for base in [first, *others]]
         return items
 
+    def possible_items(self) -> list[WorkItem]:
+        """As many bases for each client that may train as it affords. Which ones is drawn in each round."""
+        return [
+            WorkItem(client, f"b{base}")
+            for client in (np.flatnonzero(self.eligible) + 1).tolist()
+            for base in range(self.budget[client - 1])
+        ]
+
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take each base's mean over the clients that trained it, by samples."""
         for key, mean in means.items():

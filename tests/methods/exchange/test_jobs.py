@@ -63,17 +63,27 @@ def test_a_job_passes_all_tests_at_its_end(method: str, job_file: Path) -> None:
     assert summary["cost"]["network_total_mb"] < share * summary["cost"]["storage_suite_mb"]
 
 
-@pytest.mark.parametrize("method", ["fml", "fedkd", "fedmrl"])
-def test_what_clients_keep_beside_the_shared_model_is_counted_to_the_byte(method: str, job_file: Path) -> None:
-    keys = keys_of(method, types=["nasbench201_base", "cnn_small"])  # the first has BatchNorm
+@pytest.mark.parametrize("method", [*METHODS, "local", "fedmd"])
+def test_what_clients_keep_is_counted_to_the_byte(method: str, job_file: Path) -> None:
+    types = ["nasbench201_base", "cnn_small"]  # the first has BatchNorm
+    ranges, more = ["1-4", "5-7"], {"fedl2g": {"warm_up": 0}}.get(method, {})
+    if method in METHODS:
+        keys = keys_of(method, types=types, **more)
+    else:
+        keys = {**JOB, "method": method, f"{method}.types": types, f"{method}.ranges": ranges}
+    if method == "fedmd":
+        keys["public_samples"] = 4
     summary, _ = here(job_file, "kept", **{**keys, "num_participants": 3}, rounds=2)
     newest = {}  # of each client
     for path in sorted((job_file.parent / "logs/kept/logs/client_state").rglob("*.safetensors")):
         newest[path.stem.partition("-")[0]] = sum(tensor.nbytes for tensor in read_tensors(path)[0].values())
     assert len(newest) == summary["cost"]["client_models"] and len(set(newest.values())) == 2
     sizes = {model["key"]: model["cost"]["bytes"] for model in summary["models"]}
-    pool = sum(sizes.values()) - 2 * sizes["shared"]  # the initial pairs have the shared model, too
+    pool = sum(sizes.values()) - 2 * sizes.get("shared", 0)  # the initial pairs have the shared model, too
     assert summary["cost"]["storage_suite_mb"] * 1e6 == pytest.approx(pool + sum(newest.values()), abs=0.5)
+    if method not in ("fml", "fedkd", "fedmrl"):  # these are tested with another part of the pair
+        mean = (4 * sizes["nasbench201_base"] + 3 * sizes["cnn_small"]) / 7
+        assert summary["cost"]["mean_model_mb"] * 1e6 == pytest.approx(mean, abs=0.5)
 
 
 def test_predictions_differ_by_rule_alone(job_file: Path) -> None:
