@@ -22,6 +22,7 @@ from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
+from fedscale_ext.driver.job_slots import JobSlots, job_slots
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_checkpoint
@@ -90,12 +91,13 @@ def start(
         sweep = Sweep(name, conf, tuple(overrides), values, (*points, *left_out), Proc.of("sweep", os.getpid()),
                       dict(earlier))  # fmt: skip
         sweeps.write(sweep)
-        slots = at_once or (sweep_plan.at_once(configs[0]) if way.here else 1)  # who knows other machines
-        display = SweepDisplay(out, err, states, slots)
+        slots = job_slots(configs[0], at_once) if way.here else JobSlots(at_once or 1)  # who knows other machines
+        display = SweepDisplay(out, err, states)
         waiting = [point for point in points if states[point.name].status == "waiting"]
         done = len(points) - len(waiting)
         display.line(
-            f"sweep {name}: {counted(len(points), 'job')}, {slots} at once" + (f", {done} done before" if done else "")
+            f"sweep {name}: {counted(len(points), 'job')}, {slots.sentence()}"
+            + (f", {done} done before" if done else "")
         )
         if plan.repeats is not None:
             display.line(plan.repeats)
@@ -132,7 +134,7 @@ class _Run:
     def __init__(self, sweep: Sweep, source: Path, configs: Sequence[JobConfig], states: dict[str, State],
                  display: SweepDisplay, processes: Processes, supervise: bool, digests: Mapping[str, str],
                  way: Way):  # fmt: skip
-        self.sweep, self.way, self._slots = sweep, way, 1
+        self.sweep, self.way, self._slots = sweep, way, JobSlots(1)
         self.source = origin(source)  # of the configuration, where the user has it
         self.configs = {config.fedscale.job_name: config for config in configs}
         self.states = states
@@ -148,14 +150,14 @@ class _Run:
         self.started: dict[str, float] = {}
         self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
 
-    def run(self, waiting: Sequence[Point], slots: int) -> bool:
-        """Run them all, ``slots`` at once; whether it was stopped."""
+    def run(self, waiting: Sequence[Point], slots: JobSlots) -> bool:
+        """Run them all, as far as there are ``slots`` at once; whether it was stopped."""
         queue, stopped, self._slots = deque(waiting), False, slots
         with preparation.interrupts_into(self.processes.inbox):
             try:
                 with self.display:
                     while queue or self.processes.running():
-                        while queue and len(self.processes.running()) < slots:
+                        while queue and slots.admit(queue[0].name, self._trained()):
                             self._start(queue.popleft())
                         message = self.processes.next(time.monotonic() + _LOOK_S)
                         if isinstance(message, Interrupt):
@@ -177,6 +179,10 @@ class _Run:
                 self.states[name].status = "stopped"
         return stopped
 
+    def _trained(self) -> dict[str, bool]:
+        """The running jobs, and whether each has trained a round since it started."""
+        return {name: self.states[name].round > 0 for name in self.processes.running()}
+
     def _start(self, point: Point) -> None:
         fault = self._changed_files(point.name, file_digests(self.configs[point.name], _digest_of_file))
         if fault := fault or self.data.exchanged(point.name):
@@ -188,7 +194,7 @@ class _Run:
             self._begin_run(point.name)
         self.recorded[point.name] = last.started if last else 0.0
         # of jobs in turn on other machines, each may have the port that is open there
-        overrides = sweep_plan.overrides_of(point, self.sweep.overrides, any_port=self.way.here or self._slots > 1)
+        overrides = sweep_plan.overrides_of(point, self.sweep.overrides, any_port=self.way.here or self._slots.most > 1)
         settings = _run_settings(Path(self.sweep.runs[point.name]), self.way.here)
         words = [f"--set={override}" for override in (*overrides, *settings)]
         options = ["--resume"] if again else []
@@ -211,7 +217,8 @@ class _Run:
         state = self.states[point.name]
         state.status, state.began = "running", time.monotonic()
         self.started[point.name] = time.time()
-        self.processes.start(point.name, command, {**environment, VARIABLE: self.source})
+        environment |= {VARIABLE: self.source, **self._slots.environment(point.name)}
+        self.processes.start(point.name, command, environment)
         self.display.started(point.name, "goes on from its checkpoint" if again else _beginning(before))
 
     def _can_go_on(self, run: Path, last: jobs.Job | None) -> bool:

@@ -2,16 +2,12 @@
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from fedscale_ext.config.executor_slots import executor_slots
 from fedscale_ext.config.idle_settings import read_settings
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config
 from fedscale_ext.core.errors import UserError
@@ -30,7 +26,6 @@ _OWN = {
     "ps_port": "each job gets one",
 }
 _CHANGED = "resume the sweep with the settings that it was started with, or start it anew without --resume"
-_PROCESS_BYTES = 600e6  # evals/speed/results.md: executors 395 to 593 MB; --at-once for larger models
 
 
 def read_seeds(text: str) -> list[int]:
@@ -203,16 +198,6 @@ def refuse_equal(points: Sequence[Point], configs: Sequence[JobConfig]) -> None:
                 for mine, theirs in ((other, point), (point, other))
             )
             raise UserError(f"--grid: {one} and {two} mean the same; remove one of them")
-
-
-def at_once(config: JobConfig) -> int:
-    """Number of such jobs that fit the machine side by side, by its cores, GPUs and free memory."""
-    executors = max(1, len(executor_slots(config)))  # a job without any waits for those that join
-    if config.fedscale.use_cuda:
-        return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    by_memory = int(psutil.virtual_memory().available // (_PROCESS_BYTES * (executors + 1)))
-    return max(1, min(cores // executors, by_memory))
 
 
 @dataclass(frozen=True)

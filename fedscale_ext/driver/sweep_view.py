@@ -38,10 +38,9 @@ class State:
 class SweepDisplay(Screen):
     """Shows a sweep's jobs."""
 
-    def __init__(self, out: Console, err: Console, states: Mapping[str, State], slots: int):
+    def __init__(self, out: Console, err: Console, states: Mapping[str, State]):
         super().__init__(out, err, per_second=2)
         self._states = states
-        self._slots = slots
 
     def started(self, name: str, how: str) -> None:
         """A job begins; ``how`` says what is special about that, in words. In a terminal the table shows the others."""
@@ -71,7 +70,8 @@ class SweepDisplay(Screen):
         if not took:
             return ""
         left = sum(state.status == "waiting" for state in self._states.values())
-        left_s = statistics.mean(took) * (left + sum(1 - s.round / max(1, s.rounds) for s in running)) / self._slots
+        left += sum(1 - state.round / max(1, state.rounds) for state in running)
+        left_s = statistics.mean(took) * left / max(1, len(running))
         return f", ETA {span(left_s)}"
 
     def picture(self) -> Group:

@@ -1,12 +1,7 @@
 """Which jobs a sweep has, and how many fit."""
 
-import os
-from types import SimpleNamespace
-
-import psutil
 import pytest
 
-from fedscale_ext.config.job_config import load_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import sweep_plan
 
@@ -103,18 +98,6 @@ def test_jobs_that_read_what_differs_all_run(write_conf):
 def test_jobs_that_differ_where_they_run_alone_are_two(write_conf):
     plan = sweep_plan.read_plan(write_conf(), [], None, ["worker_ips=localhost:[1],localhost:[2]"])
     assert len(plan.configs) == 2 and plan.repeats is None
-
-
-@pytest.mark.parametrize(
-    ("slots", "cuda", "gigabytes", "fits"),
-    [("[1]", False, 64, 8), ("[3]", False, 64, 2), ("[16]", False, 64, 1), ("[1]", True, 64, 1), ("[1]", False, 4, 3),
-     ("[1]", False, 0.1, 1)],
-)  # fmt: skip
-def test_as_many_jobs_as_cores_and_memory_take(write_conf, monkeypatch, slots, cuda, gigabytes, fits):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=gigabytes * 1e9))
-    config = load_config(write_conf({"use_cuda": cuda}, worker_ips=[f"localhost:{slots}"]))
-    assert sweep_plan.at_once(config) == fits
 
 
 def test_a_bad_setting_names_the_job_that_has_it(write_conf):
