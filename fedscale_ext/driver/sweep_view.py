@@ -69,7 +69,7 @@ class SweepDisplay(Screen):
         took = took or [(now - s.began) / s.round * s.rounds for s in running if s.round]
         if not took:
             return ""
-        left = sum(state.status == "waiting" for state in self._states.values())
+        left: float = sum(state.status == "waiting" for state in self._states.values())
         left += sum(1 - state.round / max(1, state.rounds) for state in running)
         left_s = statistics.mean(took) * left / max(1, len(running))
         return f", ETA {span(left_s)}"
