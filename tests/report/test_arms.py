@@ -207,7 +207,7 @@ def test_rows_beyond_the_devices_capacity_compete_apart(tmp_path: Path):
 
 
 def test_generated_data_compete_apart_from_real_ones(tmp_path: Path):
-    arms = arms_of([load_job(write_job(tmp_path / str(made), generated=made)) for made in (False, True)])
+    arms = arms_of([load_job(write_job(tmp_path / str(generated), generated=generated)) for generated in (False, True)])
     assert len({arm.comparable(BY_KEY["accuracy"])[1] for arm in arms}) == 2
 
 
