@@ -99,8 +99,8 @@ def test_jobs_on_other_machines_run_in_turn_with_the_port_and_the_folder_of_the_
     assert capsys.readouterr().out.startswith("sweep fake-sweep: 2 jobs, 1 at once\n")
     for seed in (0, 1):
         stamp = Path(sweeps.read("fake-sweep").runs[f"fake-s{seed}"]).name
-        own = [f"--set=seed={seed}", f"--set=job_name=fake-s{seed}", f'--set=time_stamp="{stamp}"']
-        assert first[f"fake-s{seed}"] == ["driver", "submit", *own]
+        options = [f"--set=seed={seed}", f"--set=job_name=fake-s{seed}", f'--set=time_stamp="{stamp}"']
+        assert first[f"fake-s{seed}"] == ["driver", "submit", *options]
     again = commands(at_once=2, resume=True)
     assert again["fake-s0"][-1] == "--resume" and "--resume" not in again["fake-s1"]  # its record tells of a round
     assert all("--set=ps_port=auto" in command for command in again.values())  # side by side
