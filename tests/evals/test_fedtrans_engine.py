@@ -303,9 +303,9 @@ def test_an_interrupted_job_is_continued(places: dict[str, Path], monkeypatch: p
 
 
 def test_a_baseline_has_the_devices_of_the_job_whose_model_it_is_given(places: dict[str, Path], done: Any) -> None:
-    given = [json.loads(path.read_text()) for path in places["runs"].glob("logs/fedavg_*_1/run/header.json")]
-    assert {one["config"]["capacity_model"] for one in given} == {PAPER.base_model}
-    for one in given:
+    headers = [json.loads(path.read_text()) for path in places["runs"].glob("logs/fedavg_*_1/run/header.json")]
+    assert {one["config"]["capacity_model"] for one in headers} == {PAPER.base_model}
+    for one in headers:
         assert load_model(Path(one["config"]["model"]).with_suffix(".safetensors"))[0].family == "nasbench201"
 
 
@@ -319,8 +319,8 @@ def test_a_model_is_trained_on_from_its_weights(places: dict[str, Path], tmp_pat
         first = json.loads((header.parent / "metrics.jsonl").read_text().splitlines()[0])
         if Path(config["model"]).stem == "m2":
             first_loss[config["initial_weights"]] = first["train_loss"]
-            given = str(Path(config["model"]).with_name("m2.safetensors"))
-    assert first_loss.keys() == {None, given} and first_loss[given] < first_loss[None] - 0.3
+            weights = str(Path(config["model"]).with_name("m2.safetensors"))
+    assert first_loss.keys() == {None, weights} and first_loss[weights] < first_loss[None] - 0.3
 
 
 def test_a_model_that_is_set_goes_to_the_job_that_others_have_theirs_from(
@@ -329,9 +329,9 @@ def test_a_model_that_is_set_goes_to_the_job_that_others_have_theirs_from(
     elsewhere = {**places, "results": tmp_path, "runs": tmp_path / "runs"}
     assert call(EXPERIMENT, elsewhere, "--arms", "FedTrans", "largest", "--set", "model=nasbench201_2x") == 0
     (first,) = (tmp_path / "runs").glob("logs/fedtrans_*/run/header.json")
-    (given,) = (tmp_path / "runs").glob("logs/fedavg_*/run/header.json")
+    (baseline,) = (tmp_path / "runs").glob("logs/fedavg_*/run/header.json")
     assert json.loads(first.read_text())["config"]["model"] == "nasbench201_2x"
-    config = json.loads(given.read_text())["config"]
+    config = json.loads(baseline.read_text())["config"]
     assert config["capacity_model"] == "nasbench201_2x" and config["model"].endswith(".json")
 
 
@@ -464,11 +464,11 @@ def test_files_of_the_repository_are_named_by_their_path_within() -> None:
 @pytest.mark.parametrize("key", ["model", "capacity_model"])
 def test_a_job_is_the_same_wherever_its_models_file_is(tmp_path: Path, key: str) -> None:
     names = []
-    for place, stem in (("a", 2), ("b", 2), ("c", 4)):
-        file = tmp_path / place / "one.json"
+    for folder, stem in (("a", 2), ("b", 2), ("c", 4)):
+        file = tmp_path / folder / "one.json"
         file.parent.mkdir()
         file.write_text(json.dumps({"stem": stem}))
-        names.append(jobs.digest({key: str(file), "rounds": 3, "data_dir": place}))
+        names.append(jobs.digest({key: str(file), "rounds": 3, "data_dir": folder}))
     assert names[0] == names[1] != names[2]
 
 

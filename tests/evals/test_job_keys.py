@@ -44,17 +44,17 @@ def test_a_parameter_without_a_value_is_an_error(value: Any) -> None:
 
 
 def test_models_and_weights_of_jobs_become_files() -> None:
-    asked = []
+    requested = []
 
     def file(model: ModelOf) -> str:
-        asked.append(model)
+        requested.append(model)
         return f"/logs/{model.arm}/{model.which}.json"
 
     keys: Keys = {NETWORK: "vgg", "model": ModelOf("A", 0), "initial_weights": WeightsOf(ModelOf("A", 0)), "rounds": 7}
     assert with_models(keys, file) == {
         NETWORK: "vgg", "model": "/logs/A/0.json", "initial_weights": "/logs/A/0.safetensors", "rounds": 7
     }  # fmt: skip
-    assert asked == [ModelOf("A", 0)] * 2
+    assert requested == [ModelOf("A", 0)] * 2
     assert resolved({"model": ModelOf("A")}) == {"model": ModelOf("A")}  # not before the job is there
 
 
