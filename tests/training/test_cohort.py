@@ -165,8 +165,8 @@ def both_ways(
     start = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     network = stacked(build().to(dtype), SHAPE)
     assert network is not None
-    own = [{"local_steps": count} for count in steps] or [{}] * len(counts)
-    confs = [conf(client, **{**changes, **settings}) for client, settings in enumerate(own)]
+    step_settings = [{"local_steps": count} for count in steps] or [{}] * len(counts)
+    confs = [conf(client, **{**changes, **settings}) for client, settings in enumerate(step_settings)]
     data = [samples(client, count, dtype) for client, count in enumerate(counts)]
     client = trainer(confs[0])
     names = network.sharable() if factored and isinstance(network, Stacked) else []
@@ -181,12 +181,12 @@ def both_ways(
     begin = resident.start(start)
     worst = 0.0
     states = cohort.trained([settings.local_steps for settings in confs])
-    for place, (settings, own, other) in enumerate(zip(confs, data, together, strict=True)):
+    for index, (settings, client_data, other) in enumerate(zip(confs, data, together, strict=True)):
         resident.restore(begin)
-        alone = client.train(own, resident.module, settings)
+        alone = client.train(client_data, resident.module, settings)
         assert isinstance(other, dict)
         for name, tensor in alone["update_weight"].items():
-            worst = max(worst, float((tensor - states[name][place]).abs().max()))
+            worst = max(worst, float((tensor - states[name][index]).abs().max()))
         assert alone["trained_size"] == other["trained_size"] and other["success"]
         worst = max(worst, *(abs(alone[figure] - other[figure]) for figure in ("moving_loss", "utility")))
         moved = max(float((alone["update_weight"][name] - start[name]).abs().max()) for name in start)
@@ -402,16 +402,16 @@ def test_few_sizes_of_cohorts_are_recorded_and_clients_stay_what_they_are_alone(
     for count in (3, 1, 4, 5, 6, 2):
         plain = [samples(client, 20, torch.float32) for client in range(count)]
         flips = Augmentation(False, torch.zeros(1, 1, 1)) if augments else None
-        data = [ClientSamples(own.x, own.y, flips) for own in plain]
+        data = [ClientSamples(client_data.x, client_data.y, flips) for client_data in plain]
         confs = [conf(client) for client in range(count)]
         client = MultiModelClient(confs[0])
         cohort.restore(start)
         results = client.train_cohort(data, cohort, confs)
         states = cohort.trained([20] * count)
         assert len(results) == count
-        for row, (own, settings, together) in enumerate(zip(data, confs, results, strict=True)):
+        for row, (client_data, settings, together) in enumerate(zip(data, confs, results, strict=True)):
             resident.restore(resident.start(start))
-            alone = client.train(own, resident.module, settings)
+            alone = client.train(client_data, resident.module, settings)
             assert isinstance(together, dict) and together["utility"] == pytest.approx(alone["utility"], rel=1e-3)
             for name, tensor in alone["update_weight"].items():
                 torch.testing.assert_close(states[name][row], tensor, rtol=1e-3, atol=1e-4)
