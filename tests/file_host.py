@@ -30,7 +30,7 @@ class Hosted:
 
 
 class Host:
-    """``files`` by path; ``asked``: (path, Range, If-Range) of every request so far."""
+    """``files`` by path; ``requests``: (path, Range, If-Range) of every request so far."""
 
     def __init__(self, address: str) -> None:
         self.address = address
