@@ -48,3 +48,12 @@ def row() -> Callable[..., dict[str, Any]]:
         return {"label": label, "data": data, "seeds": list(range(len(values))), "figures": figures}
 
     return make_row
+
+
+@pytest.fixture(scope="module")
+def places(tiny_femnist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of a script: its data, where a small set stands for Chars74K, its jobs, and its results."""
+    root = tmp_path_factory.mktemp("evals")
+    (root / "data").mkdir()
+    (root / "data" / "chars74k").symlink_to(tiny_femnist)
+    return {"folder": root / "data", "runs": root / "runs", "results": root / "results"}
