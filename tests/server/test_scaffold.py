@@ -11,7 +11,7 @@ from client_settings import client_settings
 from job_results import assert_equal, result
 from torch.func import functional_call
 from torch.nn import functional
-from training.test_cohort import FAMILIES, SHAPE, both_ways
+from training.cohorts import FAMILIES, SHAPE, both_ways
 
 import fedscale_ext
 from fedscale_ext import models
@@ -116,7 +116,7 @@ def test_a_cohort_with_offsets_equals_its_clients_one_after_another(monkeypatch:
                   for name, parameter in module.named_parameters()}  # fmt: skip
         return client_settings(client, **{"local_steps": 20, "offset": offset, "learning_rate": 0.01, **changes})
 
-    monkeypatch.setattr("training.test_cohort.conf", settings)
+    monkeypatch.setattr("training.cohorts.conf", settings)
     assert both_ways(FAMILIES["nasbench201"], [20, 20, 3], steps=[20, 8, 7]) < 1e-9
     assert both_ways(FAMILIES["nasbench201"], [20, 12], client_momentum=0.0, clip_norm=0.2) < 1e-9
 

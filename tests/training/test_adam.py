@@ -12,7 +12,7 @@ from fedscale_ext.training.adam import Adam
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.samples import ClientSamples
-from training.test_cohort import FAMILIES, Perceptron, both_ways
+from training.cohorts import FAMILIES, Perceptron, both_ways
 
 ADAM = {"client_optimizer": "adam", "learning_rate": 0.01}
 # where a gradient is zero but for rounding (keys' biases), Adam makes steps of the rounding's sign

@@ -13,8 +13,8 @@ from fedscale_ext.training.label_mask import class_axes, masked, present
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 
-from . import test_cohort
-from .test_cohort import FAMILIES, SHAPE, both_ways, conf
+from . import cohorts
+from .cohorts import FAMILIES, SHAPE, both_ways, conf
 
 SPEC = models.named_spec("cnn_small", SHAPE, 4)
 
@@ -22,11 +22,11 @@ SPEC = models.named_spec("cnn_small", SHAPE, 4)
 @pytest.mark.parametrize("name", ["cnn", "nasbench201", "odd"])
 def test_a_cohort_equals_clients_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [7, 6, 9] if name == "odd" else [7, 3, 5, 1]
-    monkeypatch.setattr(test_cohort, "samples", few_classes)
+    monkeypatch.setattr(cohorts, "samples", few_classes)
     assert both_ways(FAMILIES[name], counts, own_classes=True) < 1e-9
     steps = {} if name == "odd" else {"steps": [6, 5, 2, 2]}
     if steps:
-        monkeypatch.setattr(test_cohort, "conf", own_conf)
+        monkeypatch.setattr(cohorts, "conf", own_conf)
         assert both_ways(FAMILIES[name], counts, **steps) < 1e-9
 
 

@@ -11,7 +11,7 @@ from client_settings import client_settings
 from job_results import assert_equal, result
 from torch.func import functional_call
 from torch.nn import functional
-from training.test_cohort import both_ways
+from training.cohorts import both_ways
 
 import fedscale_ext
 from fedscale_ext import models
@@ -100,7 +100,7 @@ def test_cohorts_equal_clients_one_after_another(backbone: str, monkeypatch: pyt
                   for name, value in module.named_parameters()}  # fmt: skip
         return client_settings(client, offset=offset, feddyn=0.1, prox_mu=0.1, consistency=0.4, **changes)
 
-    monkeypatch.setattr("training.test_cohort.conf", settings)
+    monkeypatch.setattr("training.cohorts.conf", settings)
     build = lambda: models.build(network(backbone))  # noqa: E731
     assert both_ways(build, [12, 17, 3], trainer=DepthFLClient, local_steps=5) < 1e-9
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from client_settings import client_settings
 from job_results import assert_equal, run_job
-from training.test_cohort import both_ways, samples
+from training.cohorts import both_ways, samples
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
