@@ -38,10 +38,10 @@ def own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def shared_data() -> Path:
     """Folder of real data; set FEDSCALE_EXT_SHARED_DATA to name another place."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    place = Path(os.environ.get("FEDSCALE_EXT_SHARED_DATA", default))
-    if not place.is_dir():
-        pytest.skip(f"real data is not at {place}; set FEDSCALE_EXT_SHARED_DATA")
-    return place
+    folder = Path(os.environ.get("FEDSCALE_EXT_SHARED_DATA", default))
+    if not folder.is_dir():
+        pytest.skip(f"real data is not at {folder}; set FEDSCALE_EXT_SHARED_DATA")
+    return folder
 
 
 @pytest.fixture(scope="session")

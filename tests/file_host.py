@@ -30,12 +30,12 @@ class Hosted:
 
 
 class Host:
-    """``files`` by path; ``asked``: (path, Range, If-Range) of every request so far."""
+    """``files`` by path; ``requests``: (path, Range, If-Range) of every request so far."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.files: dict[str, Hosted] = {}
-        self.asked: list[tuple[str, str | None, str | None]] = []
+        self.requests: list[tuple[str, str | None, str | None]] = []
         self.over = threading.Event()  # ends those who stall
 
     def put(self, name: str, data: bytes, **how: Any) -> str:
@@ -68,9 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.close_connection = True
         host: Host = self.server.host  # type: ignore[attr-defined]
-        asked, since = self.headers.get("Range"), self.headers.get("If-Range")
+        byte_range, since = self.headers.get("Range"), self.headers.get("If-Range")
         path = self.path.partition("?")[0]
-        host.asked.append((path, asked, since))
+        host.requests.append((path, byte_range, since))
         hosted = host.files.get(path)
         if hosted is None:
             return self.reply(404, b"nothing here", {})
@@ -78,14 +78,14 @@ class _Handler(BaseHTTPRequestHandler):
             return self.reply(status, b"not now", {})
         if hosted.to:
             return self.reply(302, b"", {"Location": hosted.to})
-        self.serve(hosted, asked, since, host)
+        self.serve(hosted, byte_range, since, host)
 
-    def serve(self, hosted: Hosted, asked: str | None, since: str | None, host: Host) -> None:
+    def serve(self, hosted: Hosted, byte_range: str | None, since: str | None, host: Host) -> None:
         data, size = hosted.data, len(hosted.data)
         headers = {"Content-Type": hosted.kind, **({"ETag": hosted.etag} if hosted.etag else {})}
-        begin = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0  # type: ignore[index]
+        begin = int(re.fullmatch(r"bytes=(\d+)-", byte_range)[1]) if byte_range else 0  # type: ignore[index]
         status = 200
-        if asked and hosted.ranges and since in (None, hosted.etag):
+        if byte_range and hosted.ranges and since in (None, hosted.etag):
             if begin >= size:
                 return self.reply(416, b"", {"Content-Range": f"bytes */{size}"})
             shift = 1 if hosted.wrong_range else 0

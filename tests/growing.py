@@ -59,8 +59,8 @@ def assert_same_function(
     """Equal outputs, but for ``within`` of the largest, in train (True) and eval mode."""
     x = inputs(spec, seed, dtype=next(iter(state.values())).dtype)
     for train in modes:
-        expected, found = outputs(spec, state, x, train), outputs(child_spec, child, x, train)
-        torch.testing.assert_close(found, expected, atol=within * float(expected.abs().max().clamp(min=1)), rtol=0)
+        expected, actual = outputs(spec, state, x, train), outputs(child_spec, child, x, train)
+        torch.testing.assert_close(actual, expected, atol=within * float(expected.abs().max().clamp(min=1)), rtol=0)
 
 
 def trained(spec: ModelSpec, state: State, steps: int) -> State:

@@ -52,9 +52,9 @@ class Reader:
             for language, content in blocks(page):
                 named = _FILE.match(content)
                 if named:
-                    place = self.here / named[1]
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_text(content, encoding="utf-8")
+                    file = self.here / named[1]
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(content, encoding="utf-8")
                 elif language == "bash":
                     for line in content.replace("\\\n", "").splitlines():
                         self._do(shlex.split(line, comments=True), line)

@@ -30,12 +30,12 @@ class OnDevice(Tensor):
     @staticmethod
     def __new__(cls, held: Tensor) -> "OnDevice":
         """Wrap a CPU tensor, whose memory the wrapper shares."""
-        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        wrapper = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls, held.shape, strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype,
             device=DEVICE, requires_grad=False,
         )  # fmt: skip
-        made.held = held
-        return made  # type: ignore[no-any-return]
+        wrapper.held = held
+        return wrapper  # type: ignore[no-any-return]
 
     def data_ptr(self) -> int:
         return self.held.data_ptr()
@@ -111,9 +111,9 @@ def _mapped(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-    _mapped(lambda each: found.append(each) if isinstance(each, Tensor) else None, tree)
-    return found
+    tensors: list[Tensor] = []
+    _mapped(lambda each: tensors.append(each) if isinstance(each, Tensor) else None, tree)
+    return tensors
 
 
 def _held(each: Any) -> Any:

@@ -40,8 +40,8 @@ _TYPED = {"model": "lenet_6k", "public_samples": 8, "num_participants": 5}
 
 
 def _types(method: str, **more: Any) -> dict[str, Any]:
-    own = {"types": ["single_exit_mlp", "lenet_6k"], "ranges": _RANGES, **more}
-    return {**_TYPED, "method": method, **{f"{method}.{name}": value for name, value in own.items()}}
+    params = {"types": ["single_exit_mlp", "lenet_6k"], "ranges": _RANGES, **more}
+    return {**_TYPED, "method": method, **{f"{method}.{name}": value for name, value in params.items()}}
 
 
 def _pruned(method: str, **more: Any) -> dict[str, Any]:
@@ -123,19 +123,19 @@ BY_FOUR_PROCESSES = (
 def digests(log_dir: Path, summary: Mapping[str, Any]) -> dict[str, str]:
     """Sha256 of each of :data:`PARTS`: every round's figures, clients' ones among them; the models' specs and
     weights; and the sentences that the job tells people at its end. Beside them, that of all states between rounds."""
-    found = result(log_dir)
-    for entry in found["rounds"][:-1]:  # a job that was ended early made its last tests there
+    job = result(log_dir)
+    for entry in job["rounds"][:-1]:  # a job that was ended early made its last tests there
         for name in _LAST_TESTS:
             entry.pop(name, None)
     models = hashlib.sha256()
-    for key, (spec, state) in found["models"].items():
+    for key, (spec, state) in job["models"].items():
         models.update(_json([key, spec]))
         for name, tensor in sorted(state.items()):
             models.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
             models.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     sentences = [summary.get("notices"), _without_times(summary.get("results"))]
     return {
-        "rounds": hashlib.sha256(_json(found["rounds"])).hexdigest(),
+        "rounds": hashlib.sha256(_json(job["rounds"])).hexdigest(),
         "models": models.hexdigest(),
         "sentences": hashlib.sha256(_json(sentences)).hexdigest(),
         "states": hashlib.sha256(_json(states(log_dir))).hexdigest(),
@@ -180,7 +180,7 @@ class _Runs:
         ways = {"resumed": self.run(job, f"{job}_broken", resume=True)}
         if job in BY_FOUR_PROCESSES:
             ways["four processes"] = self.run(job, f"{job}_four", processes=True, worker_ips=["localhost:[4]"])
-        return unbroken, [way for way, found in ways.items() if any(found[part] != unbroken[part] for part in _ALIKE)]
+        return unbroken, [way for way, parts in ways.items() if any(parts[part] != unbroken[part] for part in _ALIKE)]
 
 
 def main() -> int:

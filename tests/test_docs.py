@@ -104,8 +104,8 @@ def test_the_ci_runs_the_readmes_test_command() -> None:
 
 def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
     page = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M))
-    assert told == {name: method_preset(name).data for name in method_names()}
+    datasets = dict(re.findall(r"^\| \[`(\w+)`\].*\| (.+?) \|$", page, re.M))
+    assert datasets == {name: method_preset(name).data for name in method_names()}
 
 
 def test_the_methods_pages_have_the_figures_and_verdicts_of_the_claims() -> None:

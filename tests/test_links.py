@@ -68,14 +68,14 @@ def leads(page: Path, target: str) -> bool:
     if re.match(r"[a-z]+:", target):
         return True
     path, _, anchor = target.partition("#")
-    place = page.parent / path if path else page
-    return place.exists() and (not anchor or (place.suffix == ".md" and anchor in anchors(place)))
+    file = page.parent / path if path else page
+    return file.exists() and (not anchor or (file.suffix == ".md" and anchor in anchors(file)))
 
 
 def anchors(page: Path) -> set[str]:
     """What GitHub calls a page's headings: small letters, hyphens for spaces, numbers for repetitions."""
-    found: list[str] = []
+    names: list[str] = []
     for title in re.findall(r"^#{1,6} +(.+?)[ #]*$", prose(page), re.M):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
-        found.append(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
-    return {f"{name}-{found[:i].count(name)}" if name in found[:i] else name for i, name in enumerate(found)}
+        names.append(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
+    return {f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)}

@@ -31,25 +31,27 @@ def offences(source: str) -> set[str]:
     """What a source does that is not allowed, each in a word or two."""
     tree = ast.parse(source)
     full: dict[str, str] = {}  # local name -> the dotted name that it stands for
-    found: set[str] = set()
+    forbidden: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 full[alias.asname or alias.name.split(".")[0]] = (
                     alias.name if alias.asname else alias.name.split(".")[0]
                 )
-                found |= _module(alias.name)
+                forbidden |= _module(alias.name)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
                 full[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-                found |= _module(node.module or "") | _module(alias.name if node.module == "six.moves" else "")
+                forbidden |= _module(node.module or "") | _module(alias.name if node.module == "six.moves" else "")
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            found |= _call(node, full)
+            forbidden |= _call(node, full)
         elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
             name = _name(node, full)  # also where it is handed on without being called
-            found |= {name} & (CALLS - {"numpy.load", "compile"}) | ({name} if name.startswith("pickle.") else set())
-    return found - {"pickle.Unpickler"}
+            forbidden |= {name} & (CALLS - {"numpy.load", "compile"}) | (
+                {name} if name.startswith("pickle.") else set()
+            )
+    return forbidden - {"pickle.Unpickler"}
 
 
 def _module(name: str) -> set[str]:
@@ -65,34 +67,36 @@ def _name(node: ast.expr, full: dict[str, str]) -> str:
 def _call(call: ast.Call, full: dict[str, str]) -> set[str]:
     name = _name(call.func, full)
     keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-    found = {name} & (CALLS - {"numpy.load"})
+    forbidden = {name} & (CALLS - {"numpy.load"})
     if keywords.get("shell", "False") != "False":
-        found.add("shell")
+        forbidden.add("shell")
     if "allow_pickle" in keywords and keywords["allow_pickle"] != "False":
-        found.add("allow_pickle")
+        forbidden.add("allow_pickle")
     if name in ("numpy.load", "numpy.lib.npyio.NpzFile", "numpy.lib.format.read_array"):
         # what stands third in place is allow_pickle
-        found |= {"allow_pickle"} if len(call.args) > 2 or keywords.get("allow_pickle", "False") != "False" else set()
+        forbidden |= (
+            {"allow_pickle"} if len(call.args) > 2 or keywords.get("allow_pickle", "False") != "False" else set()
+        )
     if name == "torch.load" and keywords.get("weights_only") != "True":
-        found.add("torch.load")
+        forbidden.add("torch.load")
     dynamic = {"importlib.import_module", "importlib.reload", "importlib.__import__"}
     if name in dynamic and call.args and isinstance(call.args[0], ast.Constant):
-        found |= _module(str(call.args[0].value))
+        forbidden |= _module(str(call.args[0].value))
     if name == "getattr" and len(call.args) > 1:
         base, attribute = _name(call.args[0], full), call.args[1]
         if base in ("builtins", "__builtins__"):
-            found.add("getattr of builtins")
+            forbidden.add("getattr of builtins")
         elif isinstance(attribute, ast.Constant):
-            found |= {f"{base}.{attribute.value}"} & CALLS
+            forbidden |= {f"{base}.{attribute.value}"} & CALLS
     if None in keywords and name.startswith("subprocess."):
-        found.add("shell")  # **options may hold anything
-    return found
+        forbidden.add("shell")  # **options may hold anything
+    return forbidden
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_executes_what_it_reads(path: Path) -> None:
-    found = offences(path.read_text(encoding="utf-8"))
-    assert found <= ALLOWED.get(path.relative_to(ROOT).as_posix(), set())
+    forbidden = offences(path.read_text(encoding="utf-8"))
+    assert forbidden <= ALLOWED.get(path.relative_to(ROOT).as_posix(), set())
 
 
 def test_the_exceptions_are_used_and_narrow() -> None:

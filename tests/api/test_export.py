@@ -37,8 +37,13 @@ def test_the_file_gets_right_what_the_job_got_right(job_file: Path, tmp_path: Pa
     assert done.why_noise == "" and done.model == "global" and done.difference < 1e-5
     assert done.right == pytest.approx(done.reached) and done.samples == job.evaluation.count.sum()
     session = onnxruntime.InferenceSession(str(done.path))
-    (given,), (answered,) = session.get_inputs(), session.get_outputs()
-    assert (given.name, answered.name, given.shape[1:], answered.shape[1:]) == ("samples", "logits", [1, 28, 28], [62])
+    (model_input,), (model_output,) = session.get_inputs(), session.get_outputs()
+    assert (model_input.name, model_output.name, model_input.shape[1:], model_output.shape[1:]) == (
+        "samples",
+        "logits",
+        [1, 28, 28],
+        [62],
+    )
     assert len(session.run(None, {"samples": np.zeros((7, 1, 28, 28), np.float32)})[0]) == 7
     about = {each.key: each.value for each in onnx.load(str(done.path)).metadata_props}
     assert len(json.loads(about["labels"])) == 62 and (about["model"], about["job"]) == ("global", "tiny")
@@ -101,9 +106,9 @@ def test_the_model_is_named_where_there_are_several(job_file: Path, tmp_path: Pa
 def test_a_model_that_only_began_the_clients_own_is_not_written(job_file: Path, tmp_path: Path) -> None:
     job = trained(job_file, method="local")
     (key,) = (str(each["key"]) for each in job.summary["models"])
-    for asked in ({"model": key}, {}):
+    for choice in ({"model": key}, {}):
         with pytest.raises(UserError, match=f"model {key} of tiny has its initial weights: clients keep models"):
-            export(job, tmp_path / "m.onnx", **asked)
+            export(job, tmp_path / "m.onnx", **choice)
     with pytest.raises(UserError, match=r"has a personal model, .*: `fedscale predict` uses it"):
         export(job, tmp_path / "m.onnx", client=job.clients.names[0])
 

@@ -51,10 +51,10 @@ def right(job: LoadedJob) -> list[int]:
     return counts
 
 
-def exchange_job(method: str, **own: Any) -> dict[str, Any]:
+def exchange_job(method: str, **params: Any) -> dict[str, Any]:
     """Keys of a method whose clients keep models of two types."""
-    own = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **own}
-    return {f"{method}.{name}": value for name, value in own.items()}
+    params = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **params}
+    return {f"{method}.{name}": value for name, value in params.items()}
 
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -195,8 +195,8 @@ def test_the_command_prints_or_writes_csv(job: LoadedJob, tmp_path: Path, call: 
     assert out == comma_separated(predict(job, client, tmp_path / "x.npz"))
     rows = list(csv.DictReader(out.splitlines()))
     assert [row["name"] for row in rows] == ["0", "1"] and 0 < float(rows[0]["probability"]) <= 1
-    code, told, _ = call(*words, "--out", str(tmp_path / "a" / "p.csv"))
-    assert code == 0 and "2 samples" in told and (tmp_path / "a" / "p.csv").read_text() == out
+    code, report, _ = call(*words, "--out", str(tmp_path / "a" / "p.csv"))
+    assert code == 0 and "2 samples" in report and (tmp_path / "a" / "p.csv").read_text() == out
 
 
 def test_what_prediction_changes_in_samples_and_finds_odd_is_noted(job: LoadedJob, tmp_path: Path, call: Any) -> None:

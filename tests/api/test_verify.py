@@ -130,8 +130,8 @@ def test_records_that_are_cut_off_do_not_fit_their_checkpoints(copied: Callable[
     folder = copied()
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join(lines[:-1]))
-    found = wrong(folder)
-    assert found["checkpoints"] == "round 5: the records end before it" and "summary.json" in found
+    failures = wrong(folder)
+    assert failures["checkpoints"] == "round 5: the records end before it" and "summary.json" in failures
 
 
 def test_what_tells_how_a_round_went_is_no_part_of_the_chain(copied: Callable[[], Path]) -> None:
@@ -161,9 +161,9 @@ def test_a_damaged_checkpoint_and_a_changed_test_of_clients_are_found(copied: Ca
     path = folder / "checkpoints" / "checkpoint-000003.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     change_tensor(folder / "evaluations" / "round-000002.safetensors", "loss")
-    found = wrong(folder)
-    assert "is damaged" in found["checkpoints"]
-    assert found["tests of clients"] == "round 2: round-000002.safetensors is not the file that was recorded"
+    failures = wrong(folder)
+    assert "is damaged" in failures["checkpoints"]
+    assert failures["tests of clients"] == "round 2: round-000002.safetensors is not the file that was recorded"
 
 
 HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -206,9 +206,10 @@ def test_forged_states_are_found_by_computing_the_round_again(copied: Callable[[
     states = state_digests(saved.tensors, saved.data["components"])
     change_line(folder, 4, lambda line: line["digests"].update(states))
     forge_chain(folder)
-    found = wrong(folder)
+    failures = wrong(folder)
     assert (
-        "chain" not in found and found["checkpoints"] == "round 4: the records are not those that it was written with"
+        "chain" not in failures
+        and failures["checkpoints"] == "round 4: the records are not those that it was written with"
     )
     assert "it differs in models" in wrong(folder, None)["round 4"]
 
@@ -310,10 +311,10 @@ def test_a_checkpoint_that_the_next_round_wrote_again_has_the_models_of_its_reco
     path = folder / "checkpoints" / "checkpoint-000005.safetensors"
     saved = checkpoint.read(path)
     components = {**saved.data["components"], "method": {"searched": 3}}
-    for begun, found in (
+    for begun, failures in (
         (False, {"checkpoints": "round 5: the state beside the models is not that of the record"}),
         (True, {}),
     ):
         data = {**saved.data, "components": components, "in_next_round": begun}
         checkpoint.save(path.parent, 5, saved.tensors, data, {}, keep=3)
-        assert wrong(folder) == found
+        assert wrong(folder) == failures

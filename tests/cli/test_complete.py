@@ -37,7 +37,7 @@ def completed(call, monkeypatch) -> Complete:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "completion"),
     [
         (("dri",), "driver"),
         (("driver", "sta"), "status"),
@@ -55,10 +55,10 @@ def completed(call, monkeypatch) -> Complete:
     ids=" ".join,
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_words_are_completed(completed, words, found, shell):
+def test_words_are_completed(completed, words, completion, shell):
     out = completed(*words, shell=shell)
     # zsh gets a call of its own with quoted words, fish each with its help behind a tab
-    assert found in out.replace('"', "\t").replace("\n", "\t").split("\t")
+    assert completion in out.replace('"', "\t").replace("\n", "\t").split("\t")
 
 
 @pytest.mark.parametrize(

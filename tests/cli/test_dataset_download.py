@@ -78,11 +78,11 @@ def test_download_import_and_again_without_the_host(call, host, here, fashion) -
     names = {path.name for path in Path("data/downloads/fashionmnist").iterdir()}
     assert names == {".lock", *(file.name for file in fashion.sources[0].files)}
     host.files.clear()
-    num_requests = len(host.asked)
+    num_requests = len(host.requests)
     code, stdout, err = call("dataset", "download", "fashionmnist", *SPREAD, "--no-keep")
     assert code == 0, err
     assert "already there, unchanged" in stdout and err.count("is there already") == 4
-    assert len(host.asked) == num_requests
+    assert len(host.requests) == num_requests
     assert {path.name for path in Path("data/downloads/fashionmnist").iterdir()} == {".lock"}
 
 
@@ -92,7 +92,7 @@ def test_the_next_mirror_serves_where_one_does_not(call, host, here, fashion) ->
     code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 0
     assert f"{broken} from two" in err and "one: its file has the sha256" in err
-    assert [path for path, _, _ in host.asked].count(f"/one/{broken}") == 1
+    assert [path for path, _, _ in host.requests].count(f"/one/{broken}") == 1
 
 
 def test_a_part_is_continued_and_a_rotten_one_begun_anew(call, host, here, fashion) -> None:
@@ -104,8 +104,8 @@ def test_a_part_is_continued_and_a_rotten_one_begun_anew(call, host, here, fashi
     code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 0, err
     assert f"{good} from one" in err and "of which 50 bytes are there" in err
-    assert ("/one/" + good, "bytes=50-", None) in host.asked
-    assert [ranged for path, ranged, _ in host.asked if path == f"/one/{rotten}"] == ["bytes=20-", None]
+    assert ("/one/" + good, "bytes=50-", None) in host.requests
+    assert [ranged for path, ranged, _ in host.requests if path == f"/one/{rotten}"] == ["bytes=20-", None]
 
 
 def test_all_hosts_down_is_one_sentence_with_what_works(call, host, here, fashion) -> None:
@@ -128,11 +128,11 @@ def test_a_mirror_of_ones_own(call, host, here, fashion) -> None:
         host.files[path.replace("/one/", "/lab/data/")] = host.files[path]
     code, _, err = call("dataset", "download", "fashionmnist", *SPREAD, "--mirror", f"{host.address}/lab/data/")
     assert code == 0, err
-    assert all(path.startswith("/lab/data/") for path, _, _ in host.asked)
+    assert all(path.startswith("/lab/data/") for path, _, _ in host.requests)
     shutil.rmtree("data")
-    host.asked.clear()
+    host.requests.clear()
     assert call("dataset", "download", "fashionmnist", *SPREAD, "--mirror", "two")[0] == 0
-    assert all(path.startswith("/two/") for path, _, _ in host.asked)
+    assert all(path.startswith("/two/") for path, _, _ in host.requests)
 
 
 def test_an_archive_without_checksum_is_recorded(call, host, here, tmp_path, monkeypatch) -> None:
@@ -188,7 +188,7 @@ def test_parquet_needs_pyarrow_and_says_so(call, host, here, tmp_path, monkeypat
     serve(host, monkeypatch, "femnist", "parquet", [tmp_path / "a.parquet"])
     monkeypatch.setattr(get, "find_spec", lambda _: None)
     code, _, err = call("dataset", "download", "femnist")
-    assert code == 1 and not host.asked
+    assert code == 1 and not host.requests
     assert "one (pyarrow is missing, which reads parquet: pip install pyarrow)" in err
     assert "`fedscale dataset synthesize femnist`" in err
 
@@ -236,7 +236,7 @@ def test_what_is_wrong_is_said_before_anything_is_asked_for(call, host, here, fa
     code, _, err = call("dataset", "download", *arguments)
     assert code == 2
     assert words in err and err.startswith("fedscale: ") and err.count("\n") == 1
-    assert not host.asked
+    assert not host.requests
 
 
 def test_speech_without_librosa_is_told_before_two_gigabytes(call, here, monkeypatch) -> None:
@@ -252,7 +252,7 @@ def test_a_small_disk_and_a_second_command_are_told(call, host, here, fashion, m
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 2 * 10**8))
     code, _, err = call("dataset", "download", "fashionmnist", *SPREAD)
     assert code == 2 and "fashionmnist needs about" in err and "where 200 MB are free" in err
-    assert not host.asked
+    assert not host.requests
 
 
 def test_what_there_is_to_download(call) -> None:

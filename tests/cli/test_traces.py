@@ -52,9 +52,9 @@ def test_inspect_reports_values_in_another_unit(call):
     Path("a.csv").write_text("client_id,active,inactive,finish_time\n1,3,5,24\n")
     code, _, err = call("traces", "inspect", "c.csv", "a.csv")
     assert code == 0, err
-    told = " ".join(err.split())
+    text = " ".join(err.split())
     assert (
-        "note: c.csv: the median computation is 0.025" in told and "note: a.csv: the median finish_time is 24" in told
+        "note: c.csv: the median computation is 0.025" in text and "note: a.csv: the median finish_time is 24" in text
     )
 
 

@@ -142,7 +142,7 @@ class Cluster:
             return 0
         return int(words[words.index("--number") + 1]) if "--number" in words else None
 
-    def told(self, command: str, code: int | None, *said: str) -> None:
+    def show(self, command: str, code: int | None, *said: str) -> None:
         """For people: a command, what it said, and its exit code; nothing by default."""
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ def stopped_and_resumed(cluster: Cluster) -> None:
     words = ("--resume", "--set", f"rounds={rounds}", "--set", "log_path=elsewhere")
     process = cluster.fedscale("driver", "submit", conf, *words)
     out, err = process.communicate(timeout=400)
-    cluster.told(f"driver submit conf.yml {' '.join(words)}", process.returncode, out, err)
+    cluster.show(f"driver submit conf.yml {' '.join(words)}", process.returncode, out, err)
     assert process.returncode == 0, err
     after = cluster.record()
     assert (after["status"], after["round"]["round"]) == ("finished", rounds)
@@ -200,7 +200,7 @@ def supervised(cluster: Cluster) -> None:
         wait_for(lambda: (cluster.record().get("round") or {}).get("round", 0) >= least or process.poll() is not None)  # noqa: B023
         cluster.kill_rank(rank)
     out, err = process.communicate(timeout=400)
-    cluster.told("driver submit conf.yml --supervise", process.returncode, out, err)
+    cluster.show("driver submit conf.yml --supervise", process.returncode, out, err)
     assert process.returncode == 0, err
     for name, host in (("executor 3", cluster.addresses[2]), ("aggregator", cluster.addresses[0])):
         assert f"note: {name} on {host} was ended by SIGKILL after round " in err

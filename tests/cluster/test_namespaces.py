@@ -104,15 +104,17 @@ class Namespaces(Cluster):
         auth = {"ssh_config": str(self.hosts_config), "ssh_private_key": str(self.home / "id")}
         return super().conf(auth=auth, work_dir=str(self.hosts), **cluster)
 
-    def told(self, command: str, code: int | None, *said: str) -> None:
+    def show(self, command: str, code: int | None, *said: str) -> None:
         """For people: a command, what it said, and its exit code."""
         text = "".join(said).replace(str(self.folder), "")
         print(f"\n$ fedscale {command}\n{text.rstrip()}\n[exit code {code}]")
 
     def left(self) -> list[str]:
         """Numbers of the processes on all hosts but sshd's first."""
-        own = {str(daemon.pid) for daemon in self.daemons}
-        return [pid for name in self.names[1:] for pid in run("ip", "netns", "pids", name).split() if pid not in own]
+        daemons = {str(daemon.pid) for daemon in self.daemons}
+        return [
+            pid for name in self.names[1:] for pid in run("ip", "netns", "pids", name).split() if pid not in daemons
+        ]
 
     def cut(self, number: int) -> None:
         """A power cut: nothing more comes from the host, and nothing runs on it."""
@@ -139,13 +141,13 @@ def cluster(tmp_path: Path, cluster_data: Path) -> Iterator[Namespaces]:
     if reason is not None:
         pytest.skip(f"no hosts can be made here: {reason}")
     tmp_path.chmod(0o755)
-    made = Namespaces.__new__(Namespaces)
-    made.started, made.daemons, made.names = [], [], []
+    cluster = Namespaces.__new__(Namespaces)
+    cluster.started, cluster.daemons, cluster.names = [], [], []
     try:
-        made.__init__(tmp_path, cluster_data)  # type: ignore[misc]
-        yield made
+        cluster.__init__(tmp_path, cluster_data)  # type: ignore[misc]
+        yield cluster
     finally:
-        made.close()
+        cluster.close()
 
 
 def test_a_host_loses_power_and_the_job_finishes(cluster: Namespaces) -> None:
@@ -155,16 +157,16 @@ def test_a_host_loses_power_and_the_job_finishes(cluster: Namespaces) -> None:
         status = cluster.fedscale("driver", "status", "tiny").communicate(timeout=400)[0]
         cluster.cut(3)
     out, err = process.communicate(timeout=400)
-    cluster.told("driver status tiny", 0, status)
-    cluster.told("driver submit conf.yml", process.returncode, out, err)
+    cluster.show("driver status tiny", 0, status)
+    cluster.show("driver submit conf.yml", process.returncode, out, err)
     assert process.returncode == 0, err
     for address, first in zip(cluster.addresses, ("aggregator", "executor 2", "executor 3"), strict=True):
         assert f"{address}      {first} " in status
     assert "round 60/60" in out
     assert cluster.record()["status"] == "finished"
     wait_for(lambda: not cluster.left())  # what was just starting ends when it reads
-    (place,) = (cluster.home / "results/logs/tiny").iterdir()
-    assert (place / "summary.json").is_file()
+    (folder,) = (cluster.home / "results/logs/tiny").iterdir()
+    assert (folder / "summary.json").is_file()
     assert f"{cluster.addresses[0]} aggregator | " in cluster.output()
 
 
@@ -173,7 +175,7 @@ def test_stop_and_strange_keys(cluster: Namespaces) -> None:
     process = cluster.fedscale("driver", "submit", conf)
     wait_for(lambda: cluster.record().get("round") or process.poll() is not None)
     out, err = cluster.fedscale("driver", "stop", "tiny").communicate(timeout=400)
-    cluster.told("driver stop tiny", 0, out, err)
+    cluster.show("driver stop tiny", 0, out, err)
     assert (out, err) == ("job tiny is stopped\n", "")
     assert process.wait(60) == 130
     wait_for(lambda: not cluster.left())  # what was just starting ends when it reads
@@ -188,14 +190,14 @@ def test_stop_and_strange_keys(cluster: Namespaces) -> None:
         known.write_text(text)
         process = cluster.fedscale("driver", "submit", conf)
         out, err = process.communicate(timeout=400)
-        cluster.told("driver submit conf.yml", process.returncode, out, err)
+        cluster.show("driver submit conf.yml", process.returncode, out, err)
         assert process.returncode == 2 and err.startswith(f"fedscale: {sentence}"), err
         wait_for(lambda: not cluster.left())  # what was just starting ends when it reads
     known.write_text(keys)
     cluster.cut(3)
     process = cluster.fedscale("driver", "submit", conf)
     out, err = process.communicate(timeout=400)
-    cluster.told("driver submit conf.yml", process.returncode, out, err)
+    cluster.show("driver submit conf.yml", process.returncode, out, err)
     assert process.returncode == 2
     assert err.startswith(f"fedscale: {last} cannot be reached by ssh ("), err
     wait_for(lambda: not cluster.left())  # what was just starting ends when it reads

@@ -50,8 +50,8 @@ class Driver:
     def run(self, more: str, **order: object) -> str:
         """Become an entry that prints its arguments and does ``more``; what it printed."""
         (self.home / "entry.py").write_text(ENTRY.format(more=more))
-        place = {"name": "aggregator", "work_dir": str(self.home), "token": TOKEN, "log_dir": None}
-        self.order("run", **{**place, "argv": ["--a=1; touch b"], "entry": [str(self.home), "entry.py"], **order})
+        fields = {"name": "aggregator", "work_dir": str(self.home), "token": TOKEN, "log_dir": None}
+        self.order("run", **{**fields, "argv": ["--a=1; touch b"], "entry": [str(self.home), "entry.py"], **order})
         return self.line()
 
 

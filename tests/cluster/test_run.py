@@ -134,9 +134,9 @@ def test_every_process_is_started_on_its_host_and_executors_join(run):
 @pytest.fixture
 def processes(tmp_path):
     with (tmp_path / "log").open("w") as log:
-        made = Hosts(log, Access("python"), dict(PLACES))
-        yield made
-        made.stop()
+        hosts = Hosts(log, Access("python"), dict(PLACES))
+        yield hosts
+        hosts.stop()
 
 
 def test_a_connection_that_breaks_is_a_host_that_is_lost(processes):

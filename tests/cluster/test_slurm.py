@@ -221,8 +221,8 @@ def test_a_requeued_aggregator_goes_on_from_its_checkpoint(here, job_file, monke
 
 
 def test_a_jobs_own_token_is_that_of_its_tasks(here, job_file):
-    own = write_token(here / "own", "ab" * 32)
-    slurm.write_plan(load_config(job_file, [f"token_file={own}"]), here / "plan")
+    token_file = write_token(here / "own", "ab" * 32)
+    slurm.write_plan(load_config(job_file, [f"token_file={token_file}"]), here / "plan")
     assert read_token(here / "plan/token") == bytes.fromhex("ab" * 32)
 
 

@@ -105,7 +105,7 @@ def test_fedscales_keys_are_the_defaults_of_fedprox_and_fedyogi():
 
 
 @pytest.mark.parametrize(
-    ("method", "keys", "own"),
+    ("method", "keys", "key"),
     [
         ("fedprox", {}, "fedprox.mu"),
         ("fedprox", {"fedprox.mu": 0}, "fedprox.mu"),
@@ -114,9 +114,9 @@ def test_fedscales_keys_are_the_defaults_of_fedprox_and_fedyogi():
         ("hypemefed", {"hypemefed.prox_mu": 0.1}, "hypemefed.prox_mu"),
     ],
 )
-def test_prox_mu_is_refused_where_the_methods_own_key_takes_its_place(method, keys, own):
+def test_prox_mu_is_refused_where_the_methods_own_key_takes_its_place(method, keys, key):
     config = make_config({}, {"method": method, "prox_mu": 0.5, "hypemefed.levels": "fix", **keys})
-    with pytest.raises(UserError, match=rf"^prox_mu does nothing .* of method {method} .* {own}: set that, or remove "):
+    with pytest.raises(UserError, match=rf"^prox_mu does nothing .* of method {method} .* {key}: set that, or remove "):
         method_class(method).check_settings(config)
 
 

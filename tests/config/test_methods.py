@@ -101,14 +101,16 @@ def test_a_method_that_cannot_be_imported_is_told_with_its_place(
 
 
 @pytest.mark.parametrize(
-    ("place", "what"),
+    ("entry_point", "what"),
     [
         ("nowhere_at_all.aggregator:Own", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("fedscale_ext.methods.averaging.fedavg:Own",
          "AttributeError: module 'fedscale_ext.methods.averaging.fedavg' has no attribute 'Own'"),
     ],
 )  # fmt: skip
-def test_an_entry_point_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch, place: str, what: str) -> None:
-    registered(monkeypatch, damped=place)
-    with pytest.raises(UserError, match=f"^method damped cannot be loaded: entry point {place}: {what}$"):
+def test_an_entry_point_that_leads_nowhere_is_told(
+    monkeypatch: pytest.MonkeyPatch, entry_point: str, what: str
+) -> None:
+    registered(monkeypatch, damped=entry_point)
+    with pytest.raises(UserError, match=f"^method damped cannot be loaded: entry point {entry_point}: {what}$"):
         method_class("damped")

@@ -51,8 +51,8 @@ def test_table_7(method: str, data: str) -> None:
     assert (fedscale.decay_factor, fedscale.decay_round) == (0.98, 10)
     assert (fedscale.overcommitment, fedscale.filter_less) == (1.0, 0)
     if method == "fedtrans":
-        own = {"alpha": 0.9, "beta": 0.003, "gamma": 10, "delta": TABLE7[data][2], "T": 5, "eta": 0.98}
-        assert config.method_params() == own
+        params = {"alpha": 0.9, "beta": 0.003, "gamma": 10, "delta": TABLE7[data][2], "T": 5, "eta": 0.98}
+        assert config.method_params() == params
 
 
 @pytest.mark.parametrize("data", DATA)
@@ -75,8 +75,8 @@ def test_a_baseline_has_fedtranss_data_schedule_and_devices(method: str, data: s
     config = preset(method, f"{data}{size}")
     if method in ("heterofl", "splitmix", "fluid"):
         assert 3.5 < cost(config, mine["model"]) / cost(config, base) < 8.5
-    own = [key for key in fedtrans if "." not in key and key not in ("job_name", "method", "model")]
-    assert {key: mine[key] for key in own} == {key: fedtrans[key] for key in own}
+    shared_keys = [key for key in fedtrans if "." not in key and key not in ("job_name", "method", "model")]
+    assert {key: mine[key] for key in shared_keys} == {key: fedtrans[key] for key in shared_keys}
 
 
 def test_baselines_have_their_own_values() -> None:
@@ -98,10 +98,10 @@ def test_baselines_have_their_own_values() -> None:
 def test_sizes_are_those_of_the_evaluations(data: str, size: str, scale: str) -> None:
     theirs = FEDTRANS.keys_of({"cifar10": "cifar10_full", "speech": "speech_full"}.get(data, data), scale)
     left = ("model", "data_set", "cohort_size")  # the last is how they round
-    own = {key: value for key, value in theirs.items() if key not in left}
-    sizes = {key: value for key, value in own.items() if key.partition(".")[0] in (key, "fedtrans")}
-    given = preset("fedtrans", f"{data}{size}").given
-    assert {key: given[key] for key in sizes} == sizes
+    keys = {key: value for key, value in theirs.items() if key not in left}
+    sizes = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, "fedtrans")}
+    preset_keys = preset("fedtrans", f"{data}{size}").given
+    assert {key: preset_keys[key] for key in sizes} == sizes
 
 
 @pytest.mark.parametrize(("data", "types", "devices", "public"), [
@@ -155,13 +155,13 @@ def test_mosss_sizes_are_those_of_the_evaluation(method: str, data: str) -> None
     left_out = ["ps_port", "cohort_size", "test_on_all", "personalise_epochs", "test_around_training"]
     if scale == "paper":
         left_out += ["reference_macs", "capacity_model"]
-    wanted = {key: value for key, value in theirs.items() if key not in left_out and "." not in key}
-    assert {key: str(config.given.get(key)) for key in wanted} == {key: str(value) for key, value in wanted.items()}
-    made = make_params(method_class(method).Params, config)
+    expected = {key: value for key, value in theirs.items() if key not in left_out and "." not in key}
+    assert {key: str(config.given.get(key)) for key in expected} == {key: str(value) for key, value in expected.items()}
+    params = make_params(method_class(method).Params, config)
     for key, value in theirs.items():
         owner, _, name = key.partition(".")
         if owner == method and name and key != RECORDED:
-            assert str(list_of(getattr(made, name))) == str(list_of(value)), key
+            assert str(list_of(getattr(params, name))) == str(list_of(value)), key
 
 
 def list_of(value: Any) -> Any:
@@ -200,13 +200,13 @@ FORMS = {"fedavg": "first", "fedavg_l": "single", "heterofl": "single", "fedrole
 @pytest.mark.parametrize("data", [*SECTION_5_1, "uci_har_small", "fashionmnist_small"])
 @pytest.mark.parametrize("method", FORMS)
 def test_hypemefeds_baselines_have_its_data_schedule_and_devices(method: str, data: str) -> None:
-    wanted, given = (dict(preset(name, data).given) for name in ("hypemefed", method))
-    groups = wanted.pop("hypemefed.groups")
-    assert given.get("capacity_model", given["model"]) == wanted["capacity_model"]
-    assert given.get(f"{method}.groups", groups) == groups
-    same = [key for key in wanted if key not in ("job_name", "method", "model", "capacity_model")]
-    assert {key: given[key] for key in same} == {key: wanted[key] for key in same}
-    assert given["model"] == wanted["model"].replace("multi", FORMS[method])
+    hypemefed, baseline = (dict(preset(name, data).given) for name in ("hypemefed", method))
+    groups = hypemefed.pop("hypemefed.groups")
+    assert baseline.get("capacity_model", baseline["model"]) == hypemefed["capacity_model"]
+    assert baseline.get(f"{method}.groups", groups) == groups
+    same = [key for key in hypemefed if key not in ("job_name", "method", "model", "capacity_model")]
+    assert {key: baseline[key] for key in same} == {key: hypemefed[key] for key in same}
+    assert baseline["model"] == hypemefed["model"].replace("multi", FORMS[method])
 
 
 @pytest.mark.parametrize(("name", "data", "scale"), [
@@ -217,12 +217,12 @@ def test_hypemefeds_baselines_have_its_data_schedule_and_devices(method: str, da
 def test_hypemefeds_sizes_are_those_of_the_evaluations(name: str, data: str, scale: str) -> None:
     common = load_config(HYPEMEFED.folder / "job.yml").given
     theirs = {**common, **resolved({"method": "hypemefed", **HYPEMEFED.keys_of(data, scale)})}
-    given = preset("hypemefed", name).given
+    preset_keys = preset("hypemefed", name).given
     left_out = ("ps_port", "reference_macs", "method", "cohort_size")
     sizes = {key: value for key, value in theirs.items() if key not in left_out and key.partition(".")[0] in
              (key, "hypemefed")}  # fmt: skip
-    assert {key: given.get(key) for key in sizes} == sizes
-    assert given["data_dir"] == f"./data/{data}"
+    assert {key: preset_keys.get(key) for key in sizes} == sizes
+    assert preset_keys["data_dir"] == f"./data/{data}"
 
 
 @pytest.mark.parametrize("data", ["cifar10", "cifar10_small", "cifar100_small", "speech", "speech_small"])

@@ -37,9 +37,9 @@ def test_keys_have_meanings_in_short_sentences() -> None:
 def test_each_key_has_one_entry_with_values_default_and_meaning(page: str) -> None:
     entries = re.findall(r"^- \*\*`(\S+)`\*\* · (.+) · default `(.*)`<br>\n  (\S.*\.)$", page, re.M)
     assert [entry[0] for entry in entries] == [key for group in GROUPS for key in group.keys]
-    told = {entry[0]: entry[1:3] for entry in entries}
-    assert told["deadline_s"] == ("number above 0 or null", "null")
-    assert told["use_cuda"] == ("true, false", "true")
+    values = {entry[0]: entry[1:3] for entry in entries}
+    assert values["deadline_s"] == ("number above 0 or null", "null")
+    assert values["use_cuda"] == ("true, false", "true")
 
 
 def test_defaults_of_fedscales_keys_are_those_of_a_job(page: str) -> None:

@@ -39,10 +39,10 @@ def scored(draw: Any) -> Scored:
     return clients, owner, labels, scores
 
 
-def counted(own: np.ndarray, others: np.ndarray) -> float:
+def counted(positives: np.ndarray, others: np.ndarray) -> float:
     """The definition, over all pairs."""
-    wins = (own[:, None] > others).sum() + (own[:, None] == others).sum() / 2
-    return float(wins) / (len(own) * len(others)) if len(own) and len(others) else math.nan
+    wins = (positives[:, None] > others).sum() + (positives[:, None] == others).sum() / 2
+    return float(wins) / (len(positives) * len(others)) if len(positives) and len(others) else math.nan
 
 
 @settings(max_examples=50)

@@ -63,8 +63,8 @@ class FakeDataset:
         assert not any(
             isinstance(self.features[name], FakeImage) and self.features[name].decode for name in self._columns
         )
-        found = {name: [cells[row] for row in of] for name, cells in self._columns.items()}
-        return {name: _array(cells) for name, cells in found.items()} if self._form == "numpy" else found
+        columns = {name: [cells[row] for row in of] for name, cells in self._columns.items()}
+        return {name: _array(cells) for name, cells in columns.items()} if self._form == "numpy" else columns
 
 
 def _array(cells: list[Any]) -> np.ndarray:
@@ -94,12 +94,12 @@ class Library:
                      for name, column in columns.items()}  # fmt: skip
             kinds = {name: FakeImage() if name in images else Feature(classes.get(name)) for name in columns}
             return FakeDataset(cells, kinds)
-        made = self.module.Dataset.from_dict(columns)
+        dataset = self.module.Dataset.from_dict(columns)
         for name in images:
-            made = made.cast_column(name, self.module.Image())
+            dataset = dataset.cast_column(name, self.module.Image())
         for name, names in classes.items():
-            made = made.cast_column(name, self.module.ClassLabel(names=names))
-        return made
+            dataset = dataset.cast_column(name, self.module.ClassLabel(names=names))
+        return dataset
 
     def saved(self, folder: Path, **splits: Any) -> Path:
         """A folder of save_to_disk: of one data set (``only``), or of several by split."""
@@ -126,7 +126,7 @@ def stand_in() -> Any:
     there: dict[str, Any] = {}
 
     def load_dataset(name: str, config: str | None, revision: str | None) -> Any:
-        module.asked.append((name, config, revision))
+        module.requests.append((name, config, revision))
         if name not in there:
             raise ConnectionError("Couldn't reach the Hub\nat all")
         return there[name]
@@ -137,7 +137,7 @@ def stand_in() -> Any:
         return there[name]
 
     module = SimpleNamespace(
-        there=there, asked=[], load_dataset=load_dataset, load_from_disk=load_from_disk, Image=FakeImage,
+        there=there, requests=[], load_dataset=load_dataset, load_from_disk=load_from_disk, Image=FakeImage,
         __version__="4.1.0", config=SimpleNamespace(HF_CACHE_HOME="/nowhere/cache"),
     )  # fmt: skip
     return module
@@ -163,11 +163,11 @@ def library(request: pytest.FixtureRequest) -> Iterator[Library]:
 def read(folder: Path, kind: str = "own-shapes") -> tuple[DataSet, dict[bytes, tuple[str, int]]]:
     """The data, and by pixels of each sample its client and label."""
     data = open_data_set(folder, kind)
-    found = {}
+    samples = {}
     for number, name in enumerate(data.client_names, 1):
         for row in np.concatenate([data.train_rows(number), data.test_rows(number)]):
-            found[np.asarray(data.x[row]).tobytes()] = (name, int(data.y[row]))
-    return data, found
+            samples[np.asarray(data.x[row]).tobytes()] = (name, int(data.y[row]))
+    return data, samples
 
 
 COLUMNS = DatasetsOptions(client="who")
@@ -178,9 +178,9 @@ def test_pictures_labels_names_and_clients_are_kept(library: Library, tmp_path: 
     assert is_saved(folder) and not is_saved(tmp_path)
     report = import_datasets(folder, tmp_path / "out", "own-shapes", COLUMNS)
     assert (report.clients, report.train_samples + report.test_samples, report.classes) == (3, 12, 3)
-    data, found = read(tmp_path / "out")
+    data, samples = read(tmp_path / "out")
     assert data.client_names == ["ada", "ben", "cy"] and list(report.label_names) == NAMES
-    assert found == {X[row].tobytes(): (CLIENTS[row], LABELS[row]) for row in range(12)}
+    assert samples == {X[row].tobytes(): (CLIENTS[row], LABELS[row]) for row in range(12)}
     assert import_datasets(folder, tmp_path / "out", "own-shapes", COLUMNS).already_there
     other = DatasetsOptions(client="kind")
     with pytest.raises(UserError, match="made with other settings"):
@@ -194,8 +194,8 @@ def test_splits_are_kept_chosen_and_left_out(library: Library, tmp_path: Path) -
     assert (report.train_samples, report.test_samples) == (8, 2)
     assert any("'extra' are left out" in note or "splits extra" in note for note in report.notes), report.notes
     chosen = DatasetsOptions(client="who", split="train,extra")
-    _, found = read(import_datasets(folder, tmp_path / "two", "own-shapes", chosen).data_dir)
-    assert set(found) == {X[row].tobytes() for row in [*range(8), 10, 11]}
+    _, samples = read(import_datasets(folder, tmp_path / "two", "own-shapes", chosen).data_dir)
+    assert set(samples) == {X[row].tobytes() for row in [*range(8), 10, 11]}
     one = DatasetsOptions(client="who", split="extra", test_fraction=0.0)
     assert import_datasets(folder, tmp_path / "one", "own-shapes", one).train_samples == 2
     for split in ("train,none", "a,b,c", "train,train"):
@@ -218,12 +218,12 @@ def test_arrays_lists_and_columns_of_numbers_are_samples(library: Library, tmp_p
     folder = library.saved(tmp_path / "saved", only=library.table(columns, {}))
     squares = import_datasets(folder, tmp_path / "square", "own-shapes", DatasetsOptions(x="square"))
     assert squares.shape == (1, 28, 28) and list(squares.label_names) == ["dark", "light"]
-    _, found = read(tmp_path / "square")
-    assert found == {X[row].tobytes(): (str(row // 4), row % 2) for row in range(12)}
+    _, samples = read(tmp_path / "square")
+    assert samples == {X[row].tobytes(): (str(row // 4), row % 2) for row in range(12)}
     vectors = import_datasets(folder, tmp_path / "vector", "own-shapes", DatasetsOptions(x="vector"))
     assert vectors.shape == (1, 1, 3)
-    _, found = read(tmp_path / "vector")
-    assert bytes([3, 252, 7]) in found
+    _, samples = read(tmp_path / "vector")
+    assert bytes([3, 252, 7]) in samples
     two = import_datasets(folder, tmp_path / "two", "own-shapes", DatasetsOptions(x="a, b"))
     assert two.shape == (1, 1, 2) and any("floats in 0..1 of column a, b" in note for note in two.notes)
 
@@ -233,16 +233,16 @@ def test_values_of_a_known_kind_get_its_shape(library: Library, tmp_path: Path) 
     columns = {"signal": draws.astype(float).tolist(), "label": [row % 6 for row in range(12)], "client": CLIENTS}
     folder = library.saved(tmp_path / "saved", only=library.table(columns, {}))
     import_datasets(folder, tmp_path / "out", "uci_har", DatasetsOptions(x="signal"))
-    _, found = read(tmp_path / "out", "uci_har")
-    assert set(found) == {row.tobytes() for row in draws}
+    _, samples = read(tmp_path / "out", "uci_har")
+    assert set(samples) == {row.tobytes() for row in draws}
 
 
 def test_a_known_kind_has_its_own_numbers_of_names(library: Library, tmp_path: Path) -> None:
     names = ["9", "1", "0"]
     folder = library.saved(tmp_path / "saved", only=library.pictures(list(range(12)), names))
     import_datasets(folder, tmp_path / "out", "mnist", COLUMNS)
-    _, found = read(tmp_path / "out", "mnist")
-    assert {label for _, label in found.values()} <= {0, 1, 2, 9}
+    _, samples = read(tmp_path / "out", "mnist")
+    assert {label for _, label in samples.values()} <= {0, 1, 2, 9}
     assert read_description(tmp_path / "out")["classes"] == 10
 
 
@@ -277,10 +277,10 @@ def test_columns_that_do_not_do_are_one_sentence(
 
 
 def test_a_label_that_is_hidden_is_one_sentence(fake: Library, tmp_path: Path) -> None:
-    made = fake.pictures([0, 1])
-    made._columns["kind"] = [1, -1]
+    dataset = fake.pictures([0, 1])
+    dataset._columns["kind"] = [1, -1]
     with pytest.raises(UserError, match=r"has no class for row 1 .*, which is -1"):
-        import_datasets(fake.saved(tmp_path / "saved", only=made), tmp_path / "out", "own-shapes", COLUMNS)
+        import_datasets(fake.saved(tmp_path / "saved", only=dataset), tmp_path / "out", "own-shapes", COLUMNS)
 
 
 def test_files_outside_of_the_librarys_cache_are_never_opened(fake: Library, tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ def test_files_outside_of_the_librarys_cache_are_never_opened(fake: Library, tmp
 
     def imported(path: str) -> None:
         cells = [{"bytes": None, "path": str(tmp_path / path)}]
-        made = fake.table({"img": cells, "kind": [0], "who": ["ada"]}, {"kind": NAMES}, ["img"])
-        folder = fake.saved(tmp_path / f"saved {len(fake.module.there)}", only=made)
+        dataset = fake.table({"img": cells, "kind": [0], "who": ["ada"]}, {"kind": NAMES}, ["img"])
+        folder = fake.saved(tmp_path / f"saved {len(fake.module.there)}", only=dataset)
         import_datasets(folder, tmp_path / "data", "own-shapes", DatasetsOptions(client="who", force=True))
 
     imported("cache/in.png")
@@ -304,11 +304,11 @@ def test_files_outside_of_the_librarys_cache_are_never_opened(fake: Library, tmp
 def test_the_hub_is_asked_by_name_and_never_to_run_code(fake: Library, tmp_path: Path) -> None:
     arrow = tmp_path / "part.arrow"
     arrow.write_bytes(b"one")
-    made = fake.pictures(list(range(12)))
-    made.cache_files = [{"filename": str(arrow)}]
-    fake.module.there["owner/shapes"] = {"train": made}
+    dataset = fake.pictures(list(range(12)))
+    dataset.cache_files = [{"filename": str(arrow)}]
+    fake.module.there["owner/shapes"] = {"train": dataset}
     report = import_datasets("hf:owner/shapes:small@main", tmp_path / "out", "own-shapes", COLUMNS)
-    assert report.clients == 3 and fake.module.asked == [("owner/shapes", "small", "main")]
+    assert report.clients == 3 and fake.module.requests == [("owner/shapes", "small", "main")]
     about = read_description(tmp_path / "out")
     assert about["settings"]["source"] == "hf:owner/shapes:small@main"
     assert import_datasets("hf:owner/shapes:small@main", tmp_path / "out", "own-shapes", COLUMNS).already_there
@@ -349,8 +349,8 @@ def test_a_folder_of_something_else_is_one_sentence(library: Library, tmp_path: 
 def test_the_command_knows_a_saved_data_set(fake: Library, tmp_path: Path, call: Any) -> None:
     folder = fake.saved(tmp_path / "shapes", only=fake.pictures(list(range(12))))
     out = str(tmp_path / "out")
-    code, told, err = call("dataset", "import", str(folder), "--data-set", "own", "--client", "who", "-o", out)
+    code, printed, err = call("dataset", "import", str(folder), "--data-set", "own", "--client", "who", "-o", out)
     assert code == 0, err
-    assert read_description(Path(out))["name"] == "shapes" and "3" in told
+    assert read_description(Path(out))["name"] == "shapes" and "3" in printed
     code, _, err = call("dataset", "import", str(folder), "--data-set", "own", "--names", "n", "-o", out)
     assert code == 2 and "--names names an array of an npz file" in " ".join(err.split())

@@ -122,8 +122,8 @@ def test_clients_of_the_source_are_grouped(npz, tmp_path):
 @pytest.mark.parametrize("order", ["NHWC", "NCHW", "float"])
 def test_orders_of_axes_and_floats(tmp_path, order):
     colour = np.stack([X[:8], X[8:16], X[16:24]], axis=1)
-    given = {"NCHW": colour, "NHWC": colour.transpose(0, 2, 3, 1), "float": colour.astype(np.float32) / 255}[order]
-    np.savez(tmp_path / "c.npz", x=given, y=Y[:8], client=CLIENT[:8])
+    samples = {"NCHW": colour, "NHWC": colour.transpose(0, 2, 3, 1), "float": colour.astype(np.float32) / 255}[order]
+    np.savez(tmp_path / "c.npz", x=samples, y=Y[:8], client=CLIENT[:8])
     import_npz(tmp_path / "c.npz", tmp_path / "out", "own-data", NpzOptions(test_fraction=0.0))
     data = open_data_set(tmp_path / "out", "own-data")
     assert np.array_equal(data.x, colour) and data.num_classes == 8

@@ -200,9 +200,9 @@ def test_labels_by_hand_are_not_renumbered_and_their_gaps_are_reported(make_fold
 
 def test_classes_that_public_samples_take_whole_are_named_with_their_tests() -> None:
     names = ["a", "b", "c", "d"]
-    train, given, test = np.array([0, 0, 3]), np.array([1, 0, 2]), np.array([1, 1, 0, 2])
+    train, public, test = np.array([0, 0, 3]), np.array([1, 0, 2]), np.array([1, 1, 0, 2])
     assert spent_note(train, np.array([0, 3]), test, names) == []
-    (note,) = spent_note(train, given, test, names)
+    (note,) = spent_note(train, public, test, names)
     assert note.startswith("public samples take all training samples of class 1 ('b'), 2 ('c'), so that clients cannot")
     assert "3 of clients' 4 test samples have them" in note
     (one,) = spent_note(train, np.array([1]), test, names)

@@ -300,10 +300,10 @@ def test_rising_sizes_keep_the_mix_of_labels_and_survive_many_clients():
 @FIXED
 @given(st.integers(1, 20), st.integers(0, 40), st.integers(0, 5))
 def test_groups_have_whole_clients_as_many_as_each_other(clients, extra, seed):
-    own = clients + extra
-    owner = np.random.default_rng(seed).integers(0, own, 200)
-    client = grouped(owner, own, clients, seed)
-    of_own = grouped(np.arange(own), own, clients, seed)
+    num_owners = clients + extra
+    owner = np.random.default_rng(seed).integers(0, num_owners, 200)
+    client = grouped(owner, num_owners, clients, seed)
+    of_own = grouped(np.arange(num_owners), num_owners, clients, seed)
     assert np.array_equal(client, of_own[owner])
     counts = np.bincount(of_own, minlength=clients)
     assert counts.min() >= 1 and counts.max() - counts.min() <= 1

@@ -209,9 +209,9 @@ def idx(folder: Path, packed: bool = True) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("place", "packed"), [("", True), ("FashionMNIST/raw", True), ("FashionMNIST/raw", False)])
-def test_idx_files_keep_their_split(tmp_path: Path, place: str, packed: bool) -> None:
-    idx(tmp_path / "in" / place, packed)
+@pytest.mark.parametrize(("folder", "packed"), [("", True), ("FashionMNIST/raw", True), ("FashionMNIST/raw", False)])
+def test_idx_files_keep_their_split(tmp_path: Path, folder: str, packed: bool) -> None:
+    idx(tmp_path / "in" / folder, packed)
     import_idx(tmp_path / "in", tmp_path / "out", "fashionmnist", ImportOptions(partition=IID))
     data = open_data_set(tmp_path / "out", "fashionmnist")
     assert seen(data, data.train.rows) == expected(CLOTHES[:30], np.arange(30) % 10)

@@ -15,7 +15,7 @@ from fedscale_ext.data.importing.options import TextOptions
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet, open_data_set
 
-TEXT = "".join(CHARACTERS[(7 * place + place // 88) % len(CHARACTERS)] for place in range(500))
+TEXT = "".join(CHARACTERS[(7 * index + index // 88) % len(CHARACTERS)] for index in range(500))
 
 
 def leaf(texts: dict[str, str], begin: int, end: int) -> dict[str, Any]:

@@ -40,10 +40,10 @@ def begun(part: Path, url: str, share: int, mark: str | None = '"v1"') -> None:
 
 
 def test_a_whole_file_with_its_progress(host: Host, part: Path) -> None:
-    told: list[tuple[int, int]] = []
-    fetch(remote_file(host.put("a", DATA)), part, HASTY, lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    fetch(remote_file(host.put("a", DATA)), part, HASTY, lambda done, total: progress.append((done, total)))
     assert part.read_bytes() == DATA
-    assert told[-1] == (len(DATA), len(DATA)) and told == sorted(told)
+    assert progress[-1] == (len(DATA), len(DATA)) and progress == sorted(progress)
 
 
 def test_a_begun_file_is_continued_and_only_the_rest_is_asked_for(host: Host, part: Path) -> None:
@@ -51,14 +51,14 @@ def test_a_begun_file_is_continued_and_only_the_rest_is_asked_for(host: Host, pa
     begun(part, url, 3_000_000)
     fetch(remote_file(url, pinned=False), part, HASTY)
     assert part.read_bytes() == DATA
-    assert host.asked == [("/a", "bytes=3000000-", '"v1"')]
+    assert host.requests == [("/a", "bytes=3000000-", '"v1"')]
 
 
 def test_breaks_are_continued_as_long_as_it_gets_forth(host: Host, part: Path) -> None:
     url = host.put("a", DATA, cuts=[1_200_000] * 4)  # more breaks than tries
     fetch(remote_file(url), part, HASTY)
     assert part.read_bytes() == DATA
-    assert len(host.asked) == 5 and host.asked[1][1] == "bytes=1200000-"
+    assert len(host.requests) == 5 and host.requests[1][1] == "bytes=1200000-"
 
 
 def test_without_ranges_it_begins_anew(host: Host, part: Path) -> None:
@@ -72,7 +72,7 @@ def test_without_ranges_and_always_cut_off_it_ends(host: Host, part: Path) -> No
     url = host.put("a", DATA, ranges=False, cuts=[2_000_000] * 50)
     with pytest.raises(HostError, match="breaks off after 2,000,000 of 5,120,000 bytes"):
         fetch(remote_file(url), part, HASTY)
-    assert len(host.asked) <= 4
+    assert len(host.requests) <= 4
     assert part.stat().st_size == 2_000_000
 
 
@@ -87,10 +87,10 @@ def test_what_nothing_would_tell_apart_begins_anew(host: Host, part: Path) -> No
     url = host.put("a", DATA)
     begun(part, url, 3_000_000, mark=None)
     fetch(remote_file(url, pinned=False), part, HASTY)
-    assert host.asked == [("/a", None, None)]
+    assert host.requests == [("/a", None, None)]
     begun(part, url, 3_000_000, mark=None)  # a checksum would
     fetch(remote_file(url, pinned=True), part, HASTY)
-    assert host.asked[1:] == [("/a", "bytes=3000000-", None)]
+    assert host.requests[1:] == [("/a", "bytes=3000000-", None)]
     assert part.read_bytes() == DATA
 
 
@@ -98,9 +98,9 @@ def test_a_file_that_was_complete_is(host: Host, part: Path) -> None:
     url = host.put("a", DATA)
     begun(part, url, len(DATA))
     fetch(remote_file(url), part, HASTY)
-    assert not host.asked
+    assert not host.requests
     fetch(remote_file(url, size=None), part, HASTY)  # its size is the host's to say
-    assert part.read_bytes() == DATA and len(host.asked) == 1
+    assert part.read_bytes() == DATA and len(host.requests) == 1
 
 
 def test_a_part_of_another_place_is_refused(host: Host, part: Path) -> None:
@@ -120,13 +120,13 @@ def test_a_host_that_is_busy_is_asked_again(host: Host, part: Path, status: int)
 def test_a_host_that_stays_busy_is_given_up(host: Host, part: Path) -> None:
     with pytest.raises(HostError, match="answers 503"):
         fetch(remote_file(host.put("a", DATA, statuses=[503] * 9)), part, HASTY)
-    assert len(host.asked) == HASTY.tries
+    assert len(host.requests) == HASTY.tries
 
 
 def test_what_is_not_there_is_asked_for_once(host: Host, part: Path) -> None:
     with pytest.raises(HostError, match="answers 404 Not Found"):
         fetch(remote_file(f"{host.address}/nothing"), part, HASTY)
-    assert len(host.asked) == 1
+    assert len(host.requests) == 1
 
 
 def test_silence_and_a_trickle_end(host: Host, part: Path) -> None:

@@ -40,7 +40,7 @@ def zip_(path: Path, files: dict[str, bytes], kinds: dict[str, int] | None = Non
     return path
 
 
-def found(folder: Path) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
@@ -52,7 +52,7 @@ def make(tmp_path: Path, kind: str, files: dict[str, bytes]) -> Path:
 def test_plain_files_come_out_as_they_are(tmp_path: Path, kind: str) -> None:
     calls: list[tuple[int, int]] = []
     result = unpack(make(tmp_path, kind, FILES), tmp_path / "out", most=1001, progress=lambda *now: calls.append(now))
-    assert found(tmp_path / "out") == FILES
+    assert contents(tmp_path / "out") == FILES
     assert result == Unpacked(3, 1001, 0) and len(calls) == 3
 
 
@@ -61,16 +61,16 @@ def test_dots_folders_and_what_macos_adds_do_no_harm(tmp_path: Path) -> None:
     folder.type = tarfile.DIRTYPE
     archive = tar(tmp_path / "a.tar.gz", {"./set/a.wav": b"x", "./set/._a.wav": b"fork"}, folder)
     unpack(archive, tmp_path / "out", most=10)
-    assert found(tmp_path / "out") == {"set/a.wav": b"x"}
+    assert contents(tmp_path / "out") == {"set/a.wav": b"x"}
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_only_what_is_taken_and_no_pickle(tmp_path: Path, kind: str) -> None:
     archive = make(tmp_path, kind, {**FILES, "set/a.pkl": b"\x80\x04.", "set/b.PICKLE": b"x"})
     assert unpack(archive, tmp_path / "all", most=9999).pickles == 2
-    assert found(tmp_path / "all") == FILES
+    assert contents(tmp_path / "all") == FILES
     unpack(archive, tmp_path / "some", take=["*/?.bin"], most=1000)
-    assert set(found(tmp_path / "some")) == {"set/a.bin"}
+    assert set(contents(tmp_path / "some")) == {"set/a.bin"}
     with pytest.raises(UserError, match="holds none of the files that are looked for"):
         unpack(archive, tmp_path / "none", take=["*.npz"], most=9999)
 
@@ -84,7 +84,7 @@ def test_what_would_land_elsewhere_is_refused(tmp_path: Path, kind: str, name: s
     archive = make(tmp_path / "in", kind, {name: b"x"})
     with pytest.raises(UserError, match="would land outside its folder"):
         unpack(archive, tmp_path / "in" / "out", most=100)
-    assert set(found(tmp_path)) == {f"in/{archive.name}"}
+    assert set(contents(tmp_path)) == {f"in/{archive.name}"}
 
 
 @pytest.mark.parametrize("type_", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
@@ -93,7 +93,7 @@ def test_links_and_devices_are_refused(tmp_path: Path, type_: bytes) -> None:
     other.type, other.linkname = type_, "/etc/passwd"
     with pytest.raises(UserError, match="no plain file: 'set/link'"):
         unpack(tar(tmp_path / "a.tar.gz", FILES, other), tmp_path / "out", most=9999)
-    assert "set/link" not in found(tmp_path / "out")
+    assert "set/link" not in contents(tmp_path / "out")
 
 
 def test_links_in_a_zip_are_refused(tmp_path: Path) -> None:

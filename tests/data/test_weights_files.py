@@ -45,10 +45,10 @@ class _Hub:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     def hf_hub_download(self, repository: str, name: str, *, revision: str | None, local_files_only: bool) -> str:
-        self.asked.append((repository, name, revision, local_files_only))
+        self.requests.append((repository, name, revision, local_files_only))
         path = self.folder / repository / name
         if not path.is_file():
             raise ConnectionError("no network\nand a second line")
@@ -69,7 +69,7 @@ def test_a_repository_of_the_hub_gives_its_file(hub: _Hub, tmp_path: Path) -> No
     assert weights_file("hf:timm/resnet18.a1_in1k") == path
     assert weights_file("hf:timm/resnet18.a1_in1k@v2", fetch=False) == path
     name = ("timm/resnet18.a1_in1k", "model.safetensors")
-    assert hub.asked == [(*name, None, False), (*name, "v2", True)]
+    assert hub.requests == [(*name, None, False), (*name, "v2", True)]
 
 
 def test_without_network_there_is_one_sentence(hub: _Hub) -> None:
@@ -83,7 +83,7 @@ def test_without_network_there_is_one_sentence(hub: _Hub) -> None:
 def test_names_of_no_repository_are_refused_unasked(hub: _Hub, name: str) -> None:
     with pytest.raises(UserError, match="write a repository of the Hub as hf:owner/name"):
         weights_file(f"hf:{name}")
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,9 +41,9 @@ def test_notices_are_kept_once_and_not_without_end():
 
 def test_whoever_joins_or_leaves_is_told_once():
     record = job(Proc("driver", 5, 1.5))
-    own = {"executor": "1", "host": "here", "joined": False}
+    local = {"executor": "1", "host": "here", "joined": False}
     other = {"executor": "2", "host": "there", "joined": True}
-    said = [record.note_executors({"executors": lines}) for lines in ([own], [own, other], [other], [])]
+    said = [record.note_executors({"executors": lines}) for lines in ([local], [local, other], [other], [])]
     assert said == [[], ["executor 2 joined from there"], [], ["executor 2, which had joined, is gone"]]
     assert record.executors == []
 
@@ -181,21 +181,21 @@ def test_name_is_held_by_one_at_a_time(state):
 
 
 @pytest.mark.parametrize(
-    ("env", "place"),
+    ("env", "folder"),
     [
         ({"FEDSCALE_EXT_STATE": "{}/own", "XDG_STATE_HOME": "{}/xdg"}, "own"),
         ({"XDG_STATE_HOME": "{}/xdg"}, "xdg/fedscale_ext"),
         ({}, ".local/state/fedscale_ext"),
     ],
 )
-def test_state_directory(tmp_path, monkeypatch, env, place):
+def test_state_directory(tmp_path, monkeypatch, env, folder):
     for name in ("FEDSCALE_EXT_STATE", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, value in env.items():
         monkeypatch.setenv(name, value.format(tmp_path))
-    assert jobs.state_dir() == tmp_path / place
-    assert (tmp_path / place).is_dir()
+    assert jobs.state_dir() == tmp_path / folder
+    assert (tmp_path / folder).is_dir()
 
 
 def test_logs_follow_until_the_job_ends(state, fedscale, write_conf):

@@ -340,21 +340,20 @@ def test_resume_uses_the_last_runs_folder(fedscale, state, write_conf, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("place", "sentence"),
+    ("log_path", "sentence"),
     [
         ("file", "is no folder"),
         ("file/below", "cannot be created (Not a directory)"),
         ("taken", "cannot be written ({}/taken/logs/fake/now: Not a directory)"),
     ],
 )
-def test_a_log_path_that_cannot_be_used_is_one_sentence(call, write_conf, tmp_path, place, sentence):
+def test_a_log_path_that_cannot_be_used_is_one_sentence(call, write_conf, tmp_path, log_path, sentence):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "logs").touch()
     (tmp_path / "file").touch()
-    code, out, err = call("driver", "start", write_conf({"log_path": str(tmp_path / place), "time_stamp": "now"}))
-    message = (
-        f"fedscale: log_path {tmp_path}/{place} {sentence.format(tmp_path)}; set it to a folder that you can write to"
-    )
+    code, out, err = call("driver", "start", write_conf({"log_path": f"{tmp_path}/{log_path}", "time_stamp": "now"}))
+    folder = tmp_path / log_path
+    message = f"fedscale: log_path {folder} {sentence.format(tmp_path)}; set it to a folder that you can write to"
     assert (code, out, err) == (2, "", f"{message}\n")
     assert jobs.names() == [] and not jobs.folder("fake").joinpath("token").exists()
 

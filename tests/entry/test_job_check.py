@@ -266,9 +266,9 @@ def test_devices_in_another_unit_are_reported_by_a_check_and_by_the_job(job_file
     path = tmp_path / "boards.csv"
     path.write_text("client_id,computation,communication\n" + "".join(f"{n},0.0{n}5,6000\n" for n in range(1, 8)))
     config = job(job_file, device_conf_file=str(path))
-    told = [each for each in check(config, tmp_path / "check").notices if each.startswith("device_conf_file")]
-    assert len(told) == 1 and "ms per sample" in told[0]
-    assert told[0] in run_in_process(config)["notices"]
+    notices = [each for each in check(config, tmp_path / "check").notices if each.startswith("device_conf_file")]
+    assert len(notices) == 1 and "ms per sample" in notices[0]
+    assert notices[0] in run_in_process(config)["notices"]
 
 
 def test_one_client_is_not_counted_in_the_plural(job_file: Path, tmp_path: Path) -> None:

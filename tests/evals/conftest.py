@@ -26,15 +26,15 @@ def jobs_of() -> Callable[[Paper, Experiment, str], list[tuple[str, dict[str, An
     def jobs(paper: Paper, experiment: Experiment, scale: str) -> list[tuple[str, dict[str, Any], Any]]:
         arms = planned(paper, experiment, scale, None)
         assert arms and len({(arm.label, data) for arm, data in arms}) == len(arms)
-        made = []
+        described = []
         for arm, data in arms:
             keys = resolved({**paper.keys_of(data, scale), **arm.keys})
             method = str(keys["method"])
-            own = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, method)}
-            settings = [f"{key}={json.dumps(value)}" for key, value in own.items()]
+            job_keys = {key: value for key, value in keys.items() if key.partition(".")[0] in (key, method)}
+            settings = [f"{key}={json.dumps(value)}" for key, value in job_keys.items()]
             config = load_config(str(paper.folder / "job.yml"), settings)
-            made.append((data, keys, make_params(method_class(method).Params, config)))
-        return made
+            described.append((data, keys, make_params(method_class(method).Params, config)))
+        return described
 
     return jobs
 
@@ -43,8 +43,17 @@ def jobs_of() -> Callable[[Paper, Experiment, str], list[tuple[str, dict[str, An
 def row() -> Callable[..., dict[str, Any]]:
     """A row of results with one figure."""
 
-    def made(label: str, values: Sequence[float], column: str, data: str = "any") -> dict[str, Any]:
+    def make_row(label: str, values: Sequence[float], column: str, data: str = "any") -> dict[str, Any]:
         figures = {column: {"values": list(values), "mean": sum(values) / len(values)}}
         return {"label": label, "data": data, "seeds": list(range(len(values))), "figures": figures}
 
-    return made
+    return make_row
+
+
+@pytest.fixture(scope="module")
+def places(tiny_femnist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of a script: its data, where a small set stands for Chars74K, its jobs, and its results."""
+    root = tmp_path_factory.mktemp("evals")
+    (root / "data").mkdir()
+    (root / "data" / "chars74k").symlink_to(tiny_femnist)
+    return {"folder": root / "data", "runs": root / "runs", "results": root / "results"}

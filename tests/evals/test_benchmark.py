@@ -146,9 +146,9 @@ def lines() -> list[Measurement]:
                "own % at 25": 20.0, "own % at 50": 40.0}  # fmt: skip
     return [
         Measurement("har", "benchmark", seed, {"row": label, "learning_rate": 0.1, "method": ROWS[label].method},
-                    {**figures, "own %": own, "own % at 100": own})
+                    {**figures, "own %": accuracy, "own % at 100": accuracy})
         for label, values in {"HeteroFL": (50.0, 70.0), "FjORD": (60.0, 60.0), "local only": (90.0, 90.0)}.items()
-        for seed, own in enumerate(values, start=1)
+        for seed, accuracy in enumerate(values, start=1)
     ]  # fmt: skip
 
 
@@ -191,8 +191,8 @@ def test_short_tables_wait_for_three_seeds() -> None:
 
 
 def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_one() -> None:
-    def measured(row: str, own: float, beyond: int) -> Measurement:
-        figures = {**lines()[0].figures, "own %": own, "beyond capacity": beyond}
+    def measured(row: str, accuracy: float, beyond: int) -> Measurement:
+        figures = {**lines()[0].figures, "own %": accuracy, "beyond capacity": beyond}
         return Measurement("har", "benchmark", 1, {"row": row, "learning_rate": 0.1}, figures)
 
     rows = [measured("FedSkel", 90.0, 3), measured("FML", 70.0, 2), measured("Hermes", 60.0, 0)]

@@ -7,9 +7,9 @@ from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
 
 
-def line(row: str, plan: str, seed: int, own: float) -> Measurement:
+def line(row: str, plan: str, seed: int, accuracy: float) -> Measurement:
     keys = {"row": row, "method": "fedavg", "learning_rate": 0.1, "plan": plan}
-    return Measurement("har", "benchmark", seed, keys, {"own %": own})
+    return Measurement("har", "benchmark", seed, keys, {"own %": accuracy})
 
 
 def test_lines_of_another_plan_leave_their_row(tmp_path: Path) -> None:

@@ -22,26 +22,28 @@ def trained(
             raise NoResult(f"{label} on {task}: no")
         return {"own %": {0.03: 1.0, 0.1: 3.0, 0.3: 2.0}[rate] if label == "A" else rate}
 
-    told: list[str] = []
+    messages: list[str] = []
     with ThreadPoolExecutor(workers) as pool:
-        failures = train_rows(ROWS, {"har": [1, 2]}, rates, train, pool, workers, told.append)
-    return begun, failures, told
+        failures = train_rows(ROWS, {"har": [1, 2]}, rates, train, pool, workers, messages.append)
+    return begun, failures, messages
 
 
 def test_each_seed_has_the_rate_that_was_best_on_a_seed_of_its_own() -> None:
-    begun, failures, told = trained(1)
+    begun, failures, messages = trained(1)
     tried = [(6, 0.03), (6, 0.1), (6, 0.3)]
     assert [(seed, rate) for label, seed, rate in begun if label == "A"] == [*tried, (1, 0.1), (2, 0.1)]
     assert [(seed, rate) for label, seed, rate in begun if label == "B"] == [*tried, (1, 0.3), (2, 0.3)]
     assert [label for label, *_ in begun] == ["A"] * 5 + ["B"] * 5  # earlier rows first
     assert not failures
-    assert told[0] == "har: A, seed 6, learning rate 0.03 begins: job 1 of 10" and told[1].endswith("0.03: 1.00 %")
+    assert messages[0] == "har: A, seed 6, learning rate 0.03 begins: job 1 of 10" and messages[1].endswith(
+        "0.03: 1.00 %"
+    )
 
 
 def test_a_single_rate_is_not_tried() -> None:
-    begun, failures, told = trained(1, rates=(0.1,))
+    begun, failures, messages = trained(1, rates=(0.1,))
     assert begun == [("A", 1, 0.1), ("A", 2, 0.1), ("B", 1, 0.1), ("B", 2, 0.1)] and not failures
-    assert told[0] == "har: A, seed 1, learning rate 0.1 begins: job 1 of 4"
+    assert messages[0] == "har: A, seed 1, learning rate 0.1 begins: job 1 of 4"
 
 
 def test_several_workers_train_the_same_jobs() -> None:
@@ -57,8 +59,8 @@ def test_a_row_without_a_result_stops_no_other() -> None:
 
 def test_a_learning_rate_without_a_result_is_not_chosen() -> None:
     for workers in (1, 3):
-        begun, failures, told = trained(workers, fails=("A", (0.1,)))
-        assert not failures and "har: A, learning rate 0.1 is not chosen: A on har: no" in told
+        begun, failures, messages = trained(workers, fails=("A", (0.1,)))
+        assert not failures and "har: A, learning rate 0.1 is not chosen: A on har: no" in messages
         assert sorted((seed, rate) for label, seed, rate in begun if label == "A" and seed < 6) == [(1, 0.3), (2, 0.3)]
 
 
@@ -70,8 +72,8 @@ def test_a_task_with_rows_of_its_own_has_these_and_anybodys() -> None:
         begun.append((task, label))
         return {"own %": 1.0}
 
-    told: list[str] = []
+    messages: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        train_rows(rows, {"har": [1], "chars": [1]}, [0.1], train, pool, 1, told.append)
+        train_rows(rows, {"har": [1], "chars": [1]}, [0.1], train, pool, 1, messages.append)
     assert begun == [("har", label) for label in rows] + [("chars", "FedProto"), ("chars", "mine")]
-    assert told[0].endswith("job 1 of 5")
+    assert messages[0].endswith("job 1 of 5")

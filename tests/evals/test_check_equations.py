@@ -64,14 +64,14 @@ def test_what_cannot_be_checked_is_told_in_a_sentence(
     if header is not None:
         (tmp_path / "header.json").write_text(json.dumps(header))
         (tmp_path / "summary.json").write_text("{}")
-    code, told = run_script(paper, tmp_path)
-    assert code == 1 and said in told and len(told.splitlines()) == 1
+    code, output = run_script(paper, tmp_path)
+    assert code == 1 and said in output and len(output.splitlines()) == 1
 
 
 def test_a_job_without_internals_is_told_which_key_it_lacks(job: Path, tmp_path: Path) -> None:
     shutil.copy(job / "header.json", tmp_path)
-    code, told = check(tmp_path)
-    assert code == 1 and "record_internals: True" in told and len(told.splitlines()) == 1
+    code, output = check(tmp_path)
+    assert code == 1 and "record_internals: True" in output and len(output.splitlines()) == 1
 
 
 def test_a_job_agrees_with_the_equations(job: Path) -> None:
@@ -94,8 +94,8 @@ def test_too_few_rounds_with_their_tensors_are_no_agreement(job: Path, tmp_path:
 
 
 def test_statistics_of_a_federated_pass_are_none_of_eq_5(session_job_file: Path) -> None:
-    own = {"bn_statistics": "federated", "eval_interval": 9, "model": "nasbench201_base"}
-    done = fedscale_ext.run(session_job_file, job_name="static", **{**JOB, **GROW, **own})
+    keys = {"bn_statistics": "federated", "eval_interval": 9, "model": "nasbench201_base"}
+    done = fedscale_ext.run(session_job_file, job_name="static", **{**JOB, **GROW, **keys})
     code, said = check(Path(done["log_dir"]))
     assert code == 0 and "3 of them with their tensors" in said, said
 
@@ -167,5 +167,5 @@ def test_a_job_of_other_resolutions_is_not_checked(job: Path, tmp_path: Path) ->
 
 
 def test_weights_of_the_last_rounds_alone_are_kept(job: Path) -> None:
-    kept = sorted(path.name for path in (job / "internals").iterdir())
-    assert kept == [f"round-{number:06d}.safetensors" for number in (6, 7, 8, 9)]
+    files = sorted(path.name for path in (job / "internals").iterdir())
+    assert files == [f"round-{number:06d}.safetensors" for number in (6, 7, 8, 9)]

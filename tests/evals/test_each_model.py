@@ -21,9 +21,9 @@ def test_models_are_worth_to_those_served_what_the_job_says(
     last = read_records(log_dir / "metrics.jsonl")[-1].evaluation
     assert last is not None and len(set(last.serve)) > 1
     data = data_set(log_dir)
-    own = {key: each_model.correct(log_dir / "models" / f"{key}.safetensors", data) for key in set(last.serve)}
-    found = [own[key][client] for client, key in enumerate(last.serve)]
-    np.testing.assert_array_equal(found, client_accuracies(log_dir))
+    correct = {key: each_model.correct(log_dir / "models" / f"{key}.safetensors", data) for key in set(last.serve)}
+    accuracies = [correct[key][client] for client, key in enumerate(last.serve)]
+    np.testing.assert_array_equal(accuracies, client_accuracies(log_dir))
     capsys.readouterr()
     each_model.main([str(log_dir)])
     lines = capsys.readouterr().out.splitlines()

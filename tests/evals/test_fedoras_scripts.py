@@ -74,16 +74,16 @@ def test_twins_and_fine_tuning_train_as_each_data_set_wants(data: str, scale: st
     """Text: the public code's rate of 1 in batches of four, in all stages, whatever the sizes say of pictures."""
     keys = {"learning_rate": 0.1, "fedoras.finetune_lr": 0.01, "fedoras.finetune_batch": 32,
             **PAPER.keys_of(data, scale)}  # fmt: skip
-    found = tuple(keys[name] for name in STEPS)
+    settings = tuple(keys[name] for name in STEPS)
     small = scale == "small"
     if DATA[data].kind == "shakespeare":
-        assert found == (1.0, 1.0, 4, 1.0, 4) and keys["fedoras.score"] == "loss"
+        assert settings == (1.0, 1.0, 4, 1.0, 4) and keys["fedoras.score"] == "loss"
         return
-    assert found[3:] == (0.01, 32)
+    assert settings[3:] == (0.01, 32)
     if small:  # to a fifth over the supernet's rounds
-        assert found[0] == 0.05 and keys[SUPERNET_DECAY] ** keys[SUPERNET_ROUNDS] == pytest.approx(0.2, abs=0.02)
+        assert settings[0] == 0.05 and keys[SUPERNET_DECAY] ** keys[SUPERNET_ROUNDS] == pytest.approx(0.2, abs=0.02)
     else:
-        assert found[:2] == (0.1, 1.0)
+        assert settings[:2] == (0.1, 1.0)
     # twins have fine-tuning's client and the supernet's rate
     assert not {name for name in keys if str(name).startswith("fedoras.twin_")}
 
@@ -105,9 +105,9 @@ def test_supernets_have_as_many_steps_for_one_of_random_weights_as_in_the_paper(
 @pytest.mark.parametrize(("data", "accuracies"), [("cifar10-h0.1", [65.28, 54.84, 81.53]),
                                                   ("cifar10-h1", [90.02, 85.45, 86.46])])  # fmt: skip
 def test_arms_on_one_partition_have_the_papers_figures_of_that_partition(data: str, accuracies: list[float]) -> None:
-    found = planned(PAPER, experiment("table3"), "small", [data])
-    own = [(name, arm.paper[ACCURACY]) for arm, name in found if arm.label != table3.FAST_ALPHAS]
-    assert own == [(data, value) for value in accuracies]
+    pairs = planned(PAPER, experiment("table3"), "small", [data])
+    figures = [(name, arm.paper[ACCURACY]) for arm, name in pairs if arm.label != table3.FAST_ALPHAS]
+    assert figures == [(data, value) for value in accuracies]
 
 
 def test_an_arm_has_no_published_figures_of_another_partition() -> None:
@@ -122,7 +122,7 @@ def test_arms_of_fedoras_train_their_supernet_at_a_constant_rate_but_for_one() -
     keys = resolved({**PAPER.keys_of("cifar10-h0.1", "small"), **arm.keys})
     assert (keys["decay_factor"], keys["fedoras.twin_rounds"]) == (1.0, 30)
     rounds = {one.x: one.keys for one in longer.EXPERIMENT.arms if one.scales == ("small",)}
-    assert {x: (own["fedoras.supernet_rounds"], own["decay_factor"]) for x, own in rounds.items()} == {
+    assert {x: (arm_keys["fedoras.supernet_rounds"], arm_keys["decay_factor"]) for x, arm_keys in rounds.items()} == {
         0.375: (30, 1.0), 2.0: (160, 1.0)}  # fmt: skip
     (falling,) = (arm for arm in ablation.EXPERIMENT.arms if arm.label == ablation.FALLING)
     keys = resolved({**PAPER.keys_of("cifar10-h0.1", "small"), **falling.keys})
@@ -138,8 +138,8 @@ def test_fednas_learns_its_alphas_at_the_published_rate_with_a_faster_row_beside
 
 def test_opa_stands_beside_fedavg_of_full_models_and_over_holders(jobs_of: Callable[..., Any]) -> None:
     """Over the holders of each operator, FedAvg is most of OPA; the public code compares OPA of buffers alone."""
-    found = {arm.label: arm.keys for arm in ablation.EXPERIMENT.arms}
-    means = [found[label]["fedoras.mean_over"] for label in (ablation.FEDAVG, ablation.HOLDERS, ablation.BUFFERS)]
+    keys = {arm.label: arm.keys for arm in ablation.EXPERIMENT.arms}
+    means = [keys[label]["fedoras.mean_over"] for label in (ablation.FEDAVG, ablation.HOLDERS, ablation.BUFFERS)]
     assert means == ["participants", "holders", "participants"]
     assert list(ledger.CLAIMS["A4"].orders) == [Order(ACCURACY, FEDORAS, ablation.FEDAVG)]
     assert Order(ACCURACY, ablation.BUFFERS, ablation.FEDAVG) in ablation.EXPERIMENT.orders
@@ -153,10 +153,10 @@ def test_recorded_rows_of_the_ablation_are_called_as_its_arms() -> None:
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_width_of_fjord_has_clients(scale: str, jobs_of: Callable[..., Any]) -> None:
-    found = [(data, keys, params) for data, keys, params in jobs_of(PAPER, experiment("table5"), scale)
-             if keys["method"] == "fjord"]  # fmt: skip
-    assert len(found) == 3
-    for data, keys, params in found:
+    jobs = [(data, keys, params) for data, keys, params in jobs_of(PAPER, experiment("table5"), scale)
+            if keys["method"] == "fjord"]  # fmt: skip
+    assert len(jobs) == 3
+    for data, keys, params in jobs:
         clients = DATA[data.partition("-")[0]].clients
         assert params.groups == (clients // 4,) * 4 and sum(params.groups) == clients
         assert (keys["local_epochs"], keys["batch_size"], keys["client_weight_decay"]) == (1, 32, 1e-4)
@@ -167,8 +167,8 @@ def test_each_width_of_fjord_is_within_the_budget_of_its_tier() -> None:
     brackets = brackets_of("cnn_tiny", spec, FedorASParams(), 1)
     whole = models.named_spec("resnet_tiny", (3, 32, 32), 10)
     costs = [models.cost(whole if width == 1 else narrowed(whole, width)).forward_macs for width in table5.WIDTHS]
-    for bracket, cost, place in zip(brackets, costs, range(4), strict=True):
-        assert cost < bracket.high and (cost > 0.5 * bracket.high or place < 2)
+    for bracket, cost, tier in zip(brackets, costs, range(4), strict=True):
+        assert cost < bracket.high and (cost > 0.5 * bracket.high or tier < 2)
 
 
 def test_partitions_of_the_paper_stand_for_those_of_the_small_data() -> None:
@@ -182,8 +182,8 @@ def test_partitions_of_the_paper_stand_for_those_of_the_small_data() -> None:
 def test_clients_of_pictures_have_as_many_of_them_each(name: str, each: int) -> None:
     """Table 2: training sets of about one size; a label's shares alone would make some ten times others."""
     options = PAPER.split_name(f"{name}-h0.1")[1]
-    asked = dict(zip(options[::2], options[1::2], strict=True))
-    assert asked["--samples-per-client"] == str(each) and asked["--clients"] == str(DATA[name].clients)
+    values = dict(zip(options[::2], options[1::2], strict=True))
+    assert values["--samples-per-client"] == str(each) and values["--clients"] == str(DATA[name].clients)
 
 
 def test_published_figures_are_those_of_the_paper() -> None:
@@ -194,19 +194,19 @@ def test_published_figures_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize("claim", ledger.CLAIMS)
 def test_claims_are_about_columns_that_there_are(claim: str) -> None:
-    made = ledger.CLAIMS[claim]
-    assert made.says and all(order.column in experiment(made.script).columns for order in made.orders)
+    entry = ledger.CLAIMS[claim]
+    assert entry.says and all(order.column in experiment(entry.script).columns for order in entry.orders)
 
 
 def test_a_claim_on_all_tiers_needs_all_of_them(row: Callable[..., Any]) -> None:
-    def told(worst: float) -> str:
+    def outcome(worst: float) -> str:
         rows = [row(tier_label(tier), [50.0, 51.0, 52.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
         rows += [row(tier_label(tier, RANDOM), [40.0, 41.0, 42.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 4)]
         rows.append(row(tier_label(4, RANDOM), [40.0, worst, 42.0], ACCURACY, "cifar10-h0.1"))
-        (found,) = judge.evidence(ledger.CLAIMS["A1"], rows, [], "", [])
-        return found.outcome
+        (evidence,) = judge.evidence(ledger.CLAIMS["A1"], rows, [], "", [])
+        return evidence.outcome
 
-    assert told(41.0) == "holds" and told(52.0) == "not decidable"
+    assert outcome(41.0) == "holds" and outcome(52.0) == "not decidable"
 
 
 def test_the_first_claim_has_a_row_for_each_length_of_the_supernet() -> None:
@@ -223,17 +223,17 @@ def trained(session_job_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
     runs = tmp_path_factory.mktemp("runs")
     space = runs / "space.json"
     space.write_text(json.dumps(SPACE))
-    made: dict[str, Run] = {}
+    trained_jobs: dict[str, Run] = {}
 
     def run(arm: Arm, **more: Any) -> Run:
         key = json.dumps([arm.label, more])
-        if key not in made:
+        if key not in trained_jobs:
             keys = resolved({TWIN_ROUNDS: 1, SUPERNET_DECAY: 1.0, **TINY, "model": str(space), **arm.keys, **more})
             method = keys["method"]
             keys = {name: value for name, value in keys.items() if name.partition(".")[0] in (name, method)}
             log_dir = jobs.train(keys, "tiny", 1, session_job_file, runs, in_process=True)
-            made[key] = Run(arm, "cifar10-h0.1", 1, log_dir, jobs.figures(log_dir))
-        return made[key]
+            trained_jobs[key] = Run(arm, "cifar10-h0.1", 1, log_dir, jobs.figures(log_dir))
+        return trained_jobs[key]
 
     return run
 
@@ -253,18 +253,18 @@ def test_rows_of_tables_are_made_of_a_job(job: Run) -> None:
     by_length = {run.arm.label: run.figures for run in longer.by_length([job])}
     for how in ("supernet", RANDOM):
         each = [tiers[tier_label(tier, how)].figures[ACCURACY] for tier in range(1, 5)]
-        found = by_length[longer.label(1, how)]
-        assert [found[f"tier {tier} %"] for tier in range(1, 5)] == each
-        assert found[ACCURACY] == pytest.approx(np.mean(each))
+        figures = by_length[longer.label(1, how)]
+        assert [figures[f"tier {tier} %"] for tier in range(1, 5)] == each
+        assert figures[ACCURACY] == pytest.approx(np.mean(each))
     one = gains[table6.gain_label(4, "0.1")]
     with_it, without = (tiers[tier_label(4, how)].figures[ACCURACY] for how in ("supernet", RANDOM))
     assert one.figures == {table6.GAIN: pytest.approx(with_it - without)} and one.data == "cifar10"
     ours, random = table7.over_clients([job])
     assert (ours.arm.label, random.arm.label) == (FEDORAS, RANDOM)
-    own = fig4.own_accuracies(ours)
-    assert ours.figures[MEAN] == pytest.approx(np.nanmean(own))
-    assert ours.figures[SPREAD] == pytest.approx(np.nanstd(own))
-    assert ours.figures[WORST] == pytest.approx(np.nanmin(own)) and "tier 4 std %" in ours.figures
+    accuracies = fig4.own_accuracies(ours)
+    assert ours.figures[MEAN] == pytest.approx(np.nanmean(accuracies))
+    assert ours.figures[SPREAD] == pytest.approx(np.nanstd(accuracies))
+    assert ours.figures[WORST] == pytest.approx(np.nanmin(accuracies)) and "tier 4 std %" in ours.figures
     (mean,) = ablation.mean_of_tiers([job])
     assert mean.figures[ACCURACY] == pytest.approx(
         np.mean([tiers[tier_label(t)].figures[ACCURACY] for t in range(1, 5)])
@@ -317,8 +317,8 @@ def test_memory_of_a_search_by_gradients_is_above_that_of_a_path(job: Run, train
 
 def test_fjord_has_a_row_per_width(trained: Callable[..., Run]) -> None:
     fjord = table5.fjord("cifar10-h1")[0]
-    own = {"model": "nasbench201_base", "rounds": 1, "num_participants": 2, "local_epochs": None, "local_steps": 1}
-    rows = table5.with_costs([trained(fjord, **own, **{"fjord.groups": [1, 2, 2, 2]})])
+    keys = {"model": "nasbench201_base", "rounds": 1, "num_participants": 2, "local_epochs": None, "local_steps": 1}
+    rows = table5.with_costs([trained(fjord, **keys, **{"fjord.groups": [1, 2, 2, 2]})])
     assert [run.arm.label for run in rows] == [table5.fjord_label(width) for width in table5.WIDTHS]
     macs = [run.figures[MMACS] for run in rows]
     assert macs == sorted(macs) and macs[0] < macs[-1]
@@ -331,7 +331,7 @@ def test_agreement_of_rankings_is_told_by_rounds_of_clients(trained: Callable[..
     of_tiers = [fig6.taus(run, tier=tier) for tier in range(1, 5)]
     assert np.array_equal(np.concatenate(of_tiers), table, equal_nan=True)
     assert ((np.abs(table) <= 1) | np.isnan(table)).all() and np.isfinite(table).any()
-    rows = {own.arm.label: own.figures for own in fig6.by_rounds([run])}
+    rows = {row.arm.label: row.figures for row in fig6.by_rounds([run])}
     assert any(label.startswith(f"{fig6.rounds_label(8)}, tier ") for label in rows)
     assert rows[fig6.REQUIRED] == {fig6.TAU: 0.8, fig6.TAU_ABLE: 0.8} and fig6.TAU in rows[fig6.rounds_label(4)]
 
@@ -350,22 +350,22 @@ def test_all_symbols_of_a_text_are_foretold_or_the_last_alone() -> None:
     spec = models.named_spec("rnn_positions_largest", (1, 1, 6), 90)
     module = models.build(spec)
     x, y = torch.randint(90, (3, 1, 1, 6), generator=torch.Generator().manual_seed(1)).float(), torch.tensor([1, 2, 3])
-    found = texts.symbol_losses(module, x, y)
+    losses = texts.symbol_losses(module, x, y)
     last = torch.nn.functional.cross_entropy(module.eval()(x), y, reduction="none").detach()
-    np.testing.assert_allclose(found[:, 0], last, rtol=1e-5)
+    np.testing.assert_allclose(losses[:, 0], last, rtol=1e-5)
     before = [
         torch.nn.functional.cross_entropy(module(x[..., :length]), x[:, 0, 0, length].long(), reduction="none").detach()
         for length in range(1, 6)
     ]
-    np.testing.assert_allclose(found[:, 1], torch.stack([*before, last]).mean(0), rtol=1e-5)
+    np.testing.assert_allclose(losses[:, 1], torch.stack([*before, last]).mean(0), rtol=1e-5)
 
 
 def test_perplexity_is_counted_in_both_ways() -> None:
     losses = np.log(np.array([1.0, 4.0, 2.0, 2.0, 8.0]))
     owner = np.array([0, 0, 1, 1, 1])
-    found = texts.perplexities(losses, owner, batch=2)
-    assert found[texts.POOLED] == pytest.approx(2**1.4)
-    assert found[texts.BATCHES] == pytest.approx((2 + 2 + 8) / 3)
-    assert found[texts.CLIENTS] == pytest.approx((2 + 32 ** (1 / 3)) / 2)
-    assert found[texts.CLIENTS_STD] == pytest.approx((32 ** (1 / 3) - 2) / 2)
-    assert found[texts.WORST_CLIENT] == pytest.approx(32 ** (1 / 3))
+    perplexities = texts.perplexities(losses, owner, batch=2)
+    assert perplexities[texts.POOLED] == pytest.approx(2**1.4)
+    assert perplexities[texts.BATCHES] == pytest.approx((2 + 2 + 8) / 3)
+    assert perplexities[texts.CLIENTS] == pytest.approx((2 + 32 ** (1 / 3)) / 2)
+    assert perplexities[texts.CLIENTS_STD] == pytest.approx((32 ** (1 / 3) - 2) / 2)
+    assert perplexities[texts.WORST_CLIENT] == pytest.approx(32 ** (1 / 3))

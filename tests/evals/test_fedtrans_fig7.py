@@ -17,7 +17,7 @@ def run(label: str, accuracy: float, macs: float, data: str = "har", seed: int =
 def test_costs_are_compared_at_equal_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fig7, "accuracy_by_cost", lambda log_dir: CURVE)
     runs = [run("FedTrans", 60, 8), run("FLuID", 39, 6), run("SplitMix", 61, 1), run("FLuID", 10, 6, "speech")]
-    own, fluid, splitmix, alone = [one.figures for one in fig7.with_cost_to_there(runs)]
+    fedtrans, fluid, splitmix, alone = [one.figures for one in fig7.with_cost_to_there(runs)]
     assert fluid[fig7.REACHED] == 2.0 and fluid[fig7.TIMES] == 3.0
-    assert all(fig7.REACHED not in figures for figures in (own, splitmix, alone))
+    assert all(fig7.REACHED not in figures for figures in (fedtrans, splitmix, alone))
     assert [one.seed for one in fig7.with_cost_to_there([*runs, run("FedTrans", 60, 8, seed=2)])] == [1, 1, 1, 1, 2]

@@ -122,9 +122,9 @@ def test_a_central_model_that_would_take_too_long_is_left_out(config: JobConfig)
 
 def test_the_job_is_fedavgs_on_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Paper, "prepared", lambda self, name, folder, sources: folder / name)
-    found = floors.job_config(PAPER, "fashion-h0.5", "small", 2, tmp_path, tmp_path)
-    assert found.job.method == "fedavg" and found.fedscale.model == "single_exit_vgg_small" and found.job.seed == 2
-    assert found.job.client_optimizer == "adam" and found.job.local_epochs == 5 and found.fedscale.rounds == 40
+    config = floors.job_config(PAPER, "fashion-h0.5", "small", 2, tmp_path, tmp_path)
+    assert config.job.method == "fedavg" and config.fedscale.model == "single_exit_vgg_small" and config.job.seed == 2
+    assert config.job.client_optimizer == "adam" and config.job.local_epochs == 5 and config.fedscale.rounds == 40
 
 
 def _runs(label: str, data: str, *values: float) -> list[Run]:
@@ -143,8 +143,8 @@ def test_later_floors_stand_in_the_place_of_earlier_ones(tmp_path: Path) -> None
     records = Records.load(tmp_path)
     assert records.tables["floors_small"].commands == ["one", "two"] and len(records.runs) == 3
     rows = output.recorded_floors(records, "small")
-    told = {(row["label"], row["data"]): row["figures"]["accuracy %"]["mean"] for row in rows if row["seeds"]}
-    assert told == {("central model, x", "a"): 20.0, (LINEAR, "a"): 11.0, (LINEAR, "b"): 12.0}
+    means = {(row["label"], row["data"]): row["figures"]["accuracy %"]["mean"] for row in rows if row["seeds"]}
+    assert means == {("central model, x", "a"): 20.0, (LINEAR, "a"): 11.0, (LINEAR, "b"): 12.0}
     page = (tmp_path / "results.md").read_text()
     assert (
         "| central model, x | a | 1 | 20 | 21 |" in page and "| central model, x | c | not run: why | – | – |" in page

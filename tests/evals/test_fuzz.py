@@ -70,7 +70,7 @@ def test_a_finding_is_written_down_and_a_run_goes_on_where_it_stopped(tmp_path: 
     again = fuzz.Run(tmp_path / "state", fresh=False)
     again.batch("toy", lambda random: attempt(reader, random), 2500)
     assert again.done() == 1700
-    found = again.state["findings"]
-    assert 100 < len(found) < 250 and len({entry["input"] for entry in found}) == len(found)
-    assert f"**{len(found)} findings**" in fuzz.page(again)
+    findings = again.state["findings"]
+    assert 100 < len(findings) < 250 and len({entry["input"] for entry in findings}) == len(findings)
+    assert f"**{len(findings)} findings**" in fuzz.page(again)
     assert "KeyError" in fuzz.page(again)

@@ -83,7 +83,7 @@ def test_another_order_of_the_samples_is_found(job: Path, tmp_path: Path, change
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for entry in entries:
         orders = entry["hypernetwork_orders"]
-        entry["hypernetwork_orders"] = {name: list(map(change, own)) for name, own in orders.items()}
+        entry["hypernetwork_orders"] = {name: list(map(change, samples)) for name, samples in orders.items()}
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     code, said = check(folder)
     assert code == 1

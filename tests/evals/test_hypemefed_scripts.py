@@ -65,8 +65,8 @@ def test_layers_that_stay_as_they_were_are_a_row_beside_generated_ones() -> None
 
 def test_ten_exits_are_run_with_and_without_scaled_layers(jobs_of: Callable[..., Any]) -> None:
     jobs = jobs_of(PAPER, experiment("fig13"), "small")
-    found = {params.rescale for _, keys, params in jobs if keys["method"] == "hypemefed"}
-    assert found == {False, True} and fig13.SCALED in {arm.label for arm in fig13.ten_exits()}
+    scaled = {params.rescale for _, keys, params in jobs if keys["method"] == "hypemefed"}
+    assert scaled == {False, True} and fig13.SCALED in {arm.label for arm in fig13.ten_exits()}
 
 
 def test_a_data_set_stands_in_with_the_partition_that_is_asked_for() -> None:
@@ -79,10 +79,10 @@ def test_a_data_set_stands_in_with_the_partition_that_is_asked_for() -> None:
 
 
 def test_differences_are_paired_by_seed(row: Callable[..., Any]) -> None:
-    (found,) = differences(
+    (difference,) = differences(
         [Order(GLOBAL, "a", "b", factor=9.0, slack=9.0)], [row("a", [1, 5], GLOBAL), row("b", [2, 3, 7], GLOBAL)]
     )
-    assert found["values"] == [-1, 2] and found["mean"] == 0.5 and found["seeds"] == [0, 1]
+    assert difference["values"] == [-1, 2] and difference["mean"] == 0.5 and difference["seeds"] == [0, 1]
     assert differences([Order(GLOBAL, "a", "b")], [row("a", [1], GLOBAL)]) == []
 
 
@@ -92,8 +92,8 @@ def test_claims_are_about_rows_that_there_are(claim: str) -> None:
     if script == ledger.COST:
         assert not orders
         return
-    made = experiment(script)
-    labels = {arm.label for arm in made.arms}
+    study = experiment(script)
+    labels = {arm.label for arm in study.arms}
     if script == "fig3b":
         labels = set(fig3b.PAIRS)
     if script == "fig12":
@@ -103,8 +103,8 @@ def test_claims_are_about_rows_that_there_are(claim: str) -> None:
 
 def test_a_claim_may_leave_out_what_a_scale_has_not(row: Callable[..., Any]) -> None:
     def outcome(rows: Sequence[Row]) -> str:
-        (found,) = judge.evidence(ledger.CLAIMS["H8"], rows, [], "", [])
-        return found.outcome
+        (evidence,) = judge.evidence(ledger.CLAIMS["H8"], rows, [], "", [])
+        return evidence.outcome
 
     rows = [row(label, [50.0, 51.0, 52.0], GLOBAL) for label in ("k=25", "k=50", "k=100", table1.ALL)]
     assert ledger.CLAIMS["H8"].script == "table1" and outcome(rows) == "holds"
@@ -148,8 +148,8 @@ def test_errors_are_means_over_late_rounds_and_convolutions(tmp_path: Path) -> N
                                         "block3.bn1.weight": values(7.0),
                                         "exit3.linear.weight": values(7.0)}}]  # fmt: skip
     (tmp_path / "internals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    own, old, random = errors.with_other_guesses([Run(Arm("k=25"), "har", 1, tmp_path)])
-    assert own.figures["MAE"] == pytest.approx(0.3) and own.figures["MAE, block 3"] == 0.4
+    generated, old, random = errors.with_other_guesses([Run(Arm("k=25"), "har", 1, tmp_path)])
+    assert generated.figures["MAE"] == pytest.approx(0.3) and generated.figures["MAE, block 3"] == 0.4
     assert (old.arm.label, random.arm.label) == ("old layer, k=25", "random order, k=25")
     assert old.figures["normalised MAE"] == pytest.approx(0.2) and random.figures["MAE"] == 0.5
     assert fig12.ORDERS[0] == Order("normalised MAE", "random order, k=25", "k=25")
@@ -195,14 +195,14 @@ def test_a_jobs_hypernetworks_come_back(job: Run) -> None:
     records = [one for one in read_records(job.log_dir / "metrics.jsonl") if one.evaluation and one.round > 1.5]
     evaluation = records[-1].evaluation
     assert evaluation is not None and set(evaluation.serve) == {"exit1", "exit2", "exit3"}
-    own = np.array(evaluation.correct)[evaluation.count > 0] / evaluation.count[evaluation.count > 0]
-    assert len(records) == 1 and job.figures[OWN_EXIT] == pytest.approx(100 * own.mean())
+    accuracies = np.array(evaluation.correct)[evaluation.count > 0] / evaluation.count[evaluation.count > 0]
+    assert len(records) == 1 and job.figures[OWN_EXIT] == pytest.approx(100 * accuracies.mean())
     _, state, depth = networks.whole_model(job.log_dir)
     assert depth == 3
-    found = networks.last_layer_errors(job.log_dir)
-    assert set(found) == {1, 2} and all(0.05 < error < 20 for error in found.values())
-    made = networks.hypernetworks(job.log_dir).generate([networks.up_to(state, 1)])[0]
-    assert set(made) == {"block2.conv1.weight", "block3.conv1.weight"}
+    layer_errors = networks.last_layer_errors(job.log_dir)
+    assert set(layer_errors) == {1, 2} and all(0.05 < error < 20 for error in layer_errors.values())
+    layers = networks.hypernetworks(job.log_dir).generate([networks.up_to(state, 1)])[0]
+    assert set(layers) == {"block2.conv1.weight", "block3.conv1.weight"}
 
 
 def test_rows_of_figures_are_made_of_jobs(job: Run) -> None:
@@ -216,16 +216,16 @@ def test_rows_of_figures_are_made_of_jobs(job: Run) -> None:
 
 def test_last_layers_of_clients_that_trained_on_their_own(job: Run, tmp_path: Path) -> None:
     assert job.log_dir is not None
-    found = client_models.trained_clients(job.log_dir)
-    assert (len(found.learning), len(found.held_out), found.last) == (5, 2, ["block3.conv1.weight"])
-    name = found.last[0]
-    assert not torch.equal(found.held_out[0][name], found.start[name])  # trained
-    assert not torch.equal(found.held_out[0][name], found.held_out[1][name])  # each on its own
+    clients = client_models.trained_clients(job.log_dir)
+    assert (len(clients.learning), len(clients.held_out), clients.last) == (5, 2, ["block3.conv1.weight"])
+    name = clients.last[0]
+    assert not torch.equal(clients.held_out[0][name], clients.start[name])  # trained
+    assert not torch.equal(clients.held_out[0][name], clients.held_out[1][name])  # each on its own
     rows = {run.arm.label: run.figures for run in fig3c.by_guess([job])}
     near, far = rows[client_models.OTHERS], rows[client_models.RANDOM]
     assert near["normalised MAE"] < far["normalised MAE"] and rows[client_models.GENERATED]["spread / trained"] > 0
-    own = torch.stack([(found.start[name] - state[name]).abs().mean() for state in found.held_out])
-    assert rows[client_models.START]["MAE"] == pytest.approx(float(own.mean()), rel=1e-5)
+    start_errors = torch.stack([(clients.start[name] - state[name]).abs().mean() for state in clients.held_out])
+    assert rows[client_models.START]["MAE"] == pytest.approx(float(start_errors.mean()), rel=1e-5)
     components = {run.arm.label: run.figures["MAE"] for run in fig11.by_components([job])}
     assert set(components) == {"k=25", "k=50", "k=100", "k=all", "random"}
     assert components["k=100"] == components["k=all"] != components["k=25"]  # the layer has 96 components

@@ -13,13 +13,13 @@ def small(monkeypatch):
 
 
 def test_a_cell_is_a_whole_round(small):
-    found = cost.cell("STL10", "k=25", "float32")
-    assert found["parameters"] < 1_000_000 and found["step_cpu_s"] > 0 and found["process_mb"] > 0
-    assert found["epoch_s"] <= found["step_s"]
+    figures = cost.cell("STL10", "k=25", "float32")
+    assert figures["parameters"] < 1_000_000 and figures["step_cpu_s"] > 0 and figures["process_mb"] > 0
+    assert figures["epoch_s"] <= figures["step_s"]
 
 
 def test_the_floor_counts_every_product_of_training(small):
-    found = cost.cell("STL10", "k=200", "float32", threads=2)
+    figures = cost.cell("STL10", "k=200", "float32", threads=2)
     full, gflop = cost.shapes("STL10", 3), 0.0
     for block, holders in ((2, 2), (3, 1)):
         sides = [matrix_shape(full[f"block{b}.conv1.weight"]) for b in (block - 1, block)]
@@ -27,7 +27,7 @@ def test_the_floor_counts_every_product_of_training(small):
         networks = sum(3 * out + 2 * into for into, out in zip(*sides, strict=True)) * 512 * k
         step = networks + 2 * k * m * n + 2 * k * k * (m + n)
         gflop += 2e-9 * step * holders * 2  # epochs
-    assert found["gflop"] == pytest.approx(gflop) and found["core_gflops"] > 0
+    assert figures["gflop"] == pytest.approx(gflop) and figures["core_gflops"] > 0
 
 
 def test_parameters_at_the_papers_sizes():

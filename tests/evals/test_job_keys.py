@@ -1,5 +1,9 @@
-"""Values of job keys that are known only when a job begins: parameters of data sets, models of other arms' jobs."""
+"""Values of job keys that are known only when a job begins, and the digests that tell jobs apart.
 
+Such values are parameters of data sets and models of other arms' jobs.
+"""
+
+import json
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +48,17 @@ def test_a_parameter_without_a_value_is_an_error(value: Any) -> None:
 
 
 def test_models_and_weights_of_jobs_become_files() -> None:
-    asked = []
+    requested = []
 
     def file(model: ModelOf) -> str:
-        asked.append(model)
+        requested.append(model)
         return f"/logs/{model.arm}/{model.which}.json"
 
     keys: Keys = {NETWORK: "vgg", "model": ModelOf("A", 0), "initial_weights": WeightsOf(ModelOf("A", 0)), "rounds": 7}
     assert with_models(keys, file) == {
         NETWORK: "vgg", "model": "/logs/A/0.json", "initial_weights": "/logs/A/0.safetensors", "rounds": 7
     }  # fmt: skip
-    assert asked == [ModelOf("A", 0)] * 2
+    assert requested == [ModelOf("A", 0)] * 2
     assert resolved({"model": ModelOf("A")}) == {"model": ModelOf("A")}  # not before the job is there
 
 
@@ -142,3 +146,22 @@ def test_keys_of_another_method_are_left_out(finished: list[Run]) -> None:
         "data_set": "uci_har", "rounds": 9, "method": "fedavg"
     }  # fmt: skip
     assert keys_of(Arm("B", {"method": "fedtrans"}), finished)["fedtrans.beta"] == 1.0
+
+
+@pytest.mark.parametrize("key", ["model", "capacity_model"])
+def test_a_job_is_the_same_wherever_its_models_file_is(tmp_path: Path, key: str) -> None:
+    names = []
+    for folder, stem in (("a", 2), ("b", 2), ("c", 4)):
+        file = tmp_path / folder / "one.json"
+        file.parent.mkdir()
+        file.write_text(json.dumps({"stem": stem}))
+        names.append(jobs.digest({key: str(file), "rounds": 3, "data_dir": folder}))
+    assert names[0] == names[1] != names[2]
+
+
+def test_jobs_from_other_weights_are_other_jobs(tmp_path: Path) -> None:
+    names = []
+    for name, held in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / f"{name}.safetensors").write_bytes(held)
+        names.append(jobs.digest({"initial_weights": str(tmp_path / f"{name}.safetensors")}))
+    assert names[0] == names[1] != names[2]

@@ -60,21 +60,21 @@ def test_htfllib_deals_the_networks_as_our_ranges_do() -> None:
 
 @pytest.mark.parametrize(("tested", "theirs"), [(False, (4, 5)), (True, (3, 1))])
 def test_both_sides_are_asked_for_the_same(described: Path, tested: bool, theirs: tuple[int, int]) -> None:
-    asked = work(described, tested=tested)
-    (described / "conf.yml").write_text(yaml.safe_dump(ours.configuration(asked)), encoding="utf-8")
-    config, given = load_config(described / "conf.yml"), htfllib.arguments(asked)
-    assert (config.fedscale.local_steps, config.fedscale.batch_size) == (20, given.batch_size)
-    assert config.fedscale.learning_rate == given.local_learning_rate
+    task = work(described, tested=tested)
+    (described / "conf.yml").write_text(yaml.safe_dump(ours.configuration(task)), encoding="utf-8")
+    config, arguments = load_config(described / "conf.yml"), htfllib.arguments(task)
+    assert (config.fedscale.local_steps, config.fedscale.batch_size) == (20, arguments.batch_size)
+    assert config.fedscale.learning_rate == arguments.local_learning_rate
     assert config.fedscale.rounds == (3 if tested else 5)  # without tests the first and the last do not count
-    assert (given.global_rounds, given.eval_gap) == theirs
+    assert (arguments.global_rounds, arguments.eval_gap) == theirs
     assert config.method_params()["ranges"] == ["1-10", "11-20"]
-    assert given.feature_dim == 64 and given.num_clients == config.fedscale.num_participants
+    assert arguments.feature_dim == 64 and arguments.num_clients == config.fedscale.num_participants
 
 
 def test_what_a_command_line_says_of_the_work_is_read_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked = work(tmp_path, htfllib=tmp_path)
-    monkeypatch.setattr("sys.argv", ["ours", asked.argument()])
-    assert Work.asked() == asked
+    task = work(tmp_path, htfllib=tmp_path)
+    monkeypatch.setattr("sys.argv", ["ours", task.argument()])
+    assert Work.asked() == task
 
 
 def test_a_partition_gives_no_sample_twice_and_each_client_as_many() -> None:
@@ -102,10 +102,10 @@ def test_htfllib_gets_the_samples_of_our_clients(tmp_path: Path, monkeypatch: py
 
 
 def test_a_repetition_that_succeeded_is_not_made_again_and_sides_take_turns() -> None:
-    made = command.parser(None, command.RECORD, ["local"], ["ours", "htfllib1"], sides.SIDES).parse_args([])
-    made.pairs, made.repetitions = ["small"], 2
+    options = command.parser(None, command.RECORD, ["local"], ["ours", "htfllib1"], sides.SIDES).parse_args([])
+    options.pairs, options.repetitions = ["small"], 2
     lines = [line("ours", 1, 1.0), line("htfllib1", 1, 1.0, status="failed")]
-    assert command.todo(made, lines) == [
+    assert command.todo(options, lines) == [
         (1, "small", "local", "htfllib1"), (2, "small", "local", "htfllib1"), (2, "small", "local", "ours")
     ]  # fmt: skip
 
@@ -167,7 +167,7 @@ def test_accuracies_are_compared_by_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("arguments", "sentence"),
     [
         ([], "--htfllib must name a checkout of HtFLlib (github.com/TsingZ0/HtFLlib)\n"),
         (["--htfllib", "."], "(github.com/TsingZ0/HtFLlib), which . is not\n"),
@@ -175,8 +175,8 @@ def test_accuracies_are_compared_by_seed() -> None:
         (["--methods", "fedprot"], "invalid choice: 'fedprot'"),
     ],
 )
-def test_bad_input_is_one_sentence(asked: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(asked) == 2
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(arguments) == 2
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
 

@@ -59,9 +59,9 @@ def test_ties_decide_nothing(row: MakeRow) -> None:
 
 
 def test_figures_of_few_seeds_are_shown(row: MakeRow) -> None:
-    found = judged(above(), [row("A", [95], ACCURACY), row("B", [70], ACCURACY)])
-    (finding,) = found.evidence[0].findings
-    assert (found.outcome, found.reason, finding.means) == (OPEN, "fewer than three seeds", (95.0, 70.0))
+    judgement = judged(above(), [row("A", [95], ACCURACY), row("B", [70], ACCURACY)])
+    (finding,) = judgement.evidence[0].findings
+    assert (judgement.outcome, judgement.reason, finding.means) == (OPEN, "fewer than three seeds", (95.0, 70.0))
 
 
 def test_the_margin_of_the_papers_figures_stands_beside(row: MakeRow) -> None:
@@ -82,8 +82,8 @@ def test_the_margin_of_the_papers_figures_stands_beside(row: MakeRow) -> None:
 
 def test_only_seeds_of_both_count(row: MakeRow) -> None:
     assert outcome([74, 75, 76], [70, 70], row) == OPEN
-    found = judged(above(), [row("A", [74, 75, 90], ACCURACY), row("B", [70, 71], ACCURACY)])
-    assert found.evidence[0].findings[0].means == (74.5, 70.5)  # the page shows their difference
+    judgement = judged(above(), [row("A", [74, 75, 90], ACCURACY), row("B", [70, 71], ACCURACY)])
+    assert judgement.evidence[0].findings[0].means == (74.5, 70.5)  # the page shows their difference
 
 
 def test_a_ratio_and_a_margin_are_part_of_an_order(row: MakeRow) -> None:
@@ -96,9 +96,9 @@ def test_a_ratio_and_a_margin_are_part_of_an_order(row: MakeRow) -> None:
 def test_costs_at_equal_rounds_decide_nothing(row: MakeRow) -> None:
     claim = above(Order(COST, "A", "B", 1.6))
     rows = [row("A", [9, 9.1, 9.2], COST), row("B", [1, 1.1, 1.2], COST)]
-    found = judged(claim, rows)
-    assert (found.outcome, found.reason) == (OPEN, "costs only at equal rounds")
-    assert found.evidence[0].findings[0].interval is not None  # told all the same
+    judgement = judged(claim, rows)
+    assert (judgement.outcome, judgement.reason) == (OPEN, "costs only at equal rounds")
+    assert judgement.evidence[0].findings[0].interval is not None  # told all the same
     for name in ("TMACs at equal accuracy", "TMACs at convergence"):
         for one, values in zip(rows, ([1, 1.1, 1.2], [9, 9.1, 9.2]), strict=True):
             one["figures"][name] = {"values": values, "mean": sum(values) / 3}
@@ -119,9 +119,9 @@ def _floor(mean: float, all_samples: float = 0.0) -> dict[str, Any]:
 
 def test_no_system_is_judged_that_a_linear_model_is_above(row: MakeRow) -> None:
     rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
-    found = judged(above(), rows, [_floor(75.5)])
-    assert (found.outcome, found.reason) == (OPEN, "a linear model is above")
-    assert found.evidence[0].findings[0].reason == "a linear model is above: 75.5 %"
+    judgement = judged(above(), rows, [_floor(75.5)])
+    assert (judgement.outcome, judgement.reason) == (OPEN, "a linear model is above")
+    assert judgement.evidence[0].findings[0].reason == "a linear model is above: 75.5 %"
     assert judged(above(), rows, [_floor(74.5)]).outcome == HOLDS  # above one of both
     assert judged(above(), rows, [{**_floor(99), "data": "other"}]).outcome == HOLDS
     assert judged(above(), rows, [{**_floor(99), "label": "central model"}]).outcome == HOLDS
@@ -160,8 +160,8 @@ def test_data_sets_have_to_agree(row: MakeRow) -> None:
         ([open_, few], OPEN, "within chance"),
     ):
         both = [one for number, values in enumerate(all_values) for one in rows(f"data{number}", values)]
-        found = judged(above(), both)
-        assert (found.outcome, found.reason) == (came_out, reason)
+        judgement = judged(above(), both)
+        assert (judgement.outcome, judgement.reason) == (came_out, reason)
 
 
 def test_a_claim_without_results_is_open() -> None:
@@ -183,23 +183,26 @@ def recorded(folder: Path, accuracies: Mapping[str, Sequence[float]], *names: st
 def test_notes_of_a_table_stand_in_the_evidence(tmp_path: Path) -> None:
     records = recorded(tmp_path, {"A": [74, 75], "B": [70, 70]}, "x_small_first", "x_small_second")
     records.tables["x_small_first"] = replace(records.tables["x_small_first"], notes=["Seeds differ."])
-    assert [found.notes for found in ledger.judged("X", above(), records, "small").evidence] == [["Seeds differ"], []]
+    assert [judgement.notes for judgement in ledger.judged("X", above(), records, "small").evidence] == [
+        ["Seeds differ"],
+        [],
+    ]
 
 
 def test_a_row_that_cannot_stand_beside_the_others_is_left_out(tmp_path: Path) -> None:
     records = recorded(tmp_path, {"A": [74, 75, 76], "B": [70, 70, 70]}, "x_small_y")
     assert ledger.judged("X", above(), records, "small").outcome == HOLDS
     records.tables["x_small_y"] = replace(records.tables["x_small_y"], incomparable={"B": "was tested otherwise"})
-    found = ledger.judged("X", above(), records, "small")
-    assert found.outcome == OPEN and found.evidence[0].notes == ["left out, as it was tested otherwise: B"]
+    judgement = ledger.judged("X", above(), records, "small")
+    assert judgement.outcome == OPEN and judgement.evidence[0].notes == ["left out, as it was tested otherwise: B"]
 
 
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     claim = Claim("A is above all", "x", [Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C")],
                   lambda rows: {("any", "C"): "collapsed"})  # fmt: skip
     rows = [row(label, values, ACCURACY) for label, values in (("A", [74, 75, 76]), ("B", [70] * 3), ("C", [9] * 3))]
-    found = judged(claim, rows)
-    assert found.outcome == HOLDS and found.evidence[0].notes == ["left out, as it collapsed: C"]
+    judgement = judged(claim, rows)
+    assert judgement.outcome == HOLDS and judgement.evidence[0].notes == ["left out, as it collapsed: C"]
     nothing = judged(Claim("", "x", claim.orders, lambda rows: {("any", "A"): "collapsed"}), rows)
     assert (nothing.outcome, nothing.reason) == (OPEN, "all systems left out")
 
@@ -212,5 +215,5 @@ def test_fedtranss_accuracy_has_no_tolerance_of_its_own(row: MakeRow) -> None:
 
 def test_an_order_names_the_figure_that_was_compared(row: MakeRow) -> None:
     rows = [row(label, [1, 2, 3], "TMACs at convergence") for label in "AB"]
-    (found,) = compared(Order(COST, "A", "B"), rows)
-    assert found.column == "TMACs at convergence" and list(found.margins) == [0, 0, 0]
+    (finding,) = compared(Order(COST, "A", "B"), rows)
+    assert finding.column == "TMACs at convergence" and list(finding.margins) == [0, 0, 0]

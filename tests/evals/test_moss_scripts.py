@@ -37,8 +37,8 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, j
         if keys["method"] in TYPED:
             assert params.types[0] == keys["model"] and params.types[-1] == keys["capacity_model"]
         if keys["method"] == "moss":
-            asked = params.lr / keys["learning_rate"]
-            assert asked == 1 or (name == "readings" and round(asked, 9) in readings.RATES.values())
+            ratio = params.lr / keys["learning_rate"]
+            assert ratio == 1 or (name == "readings" and round(ratio, 9) in readings.RATES.values())
             assert params.momentum == keys["client_momentum"]
 
 
@@ -47,15 +47,15 @@ def test_every_arm_is_a_job_that_its_method_understands(name: str, scale: str, j
 def test_all_systems_have_mosss_rates_batches_and_momenta(data: str, scale: str, jobs_of: Callable[..., Any]) -> None:
     tuned = {"lr", "momentum", "batch_size", "digest_batch"}
     seen = set()
-    for made in map(experiment, ("table3", "momentum")):
-        own = replace(made, arms=[arm for arm in made.arms if arm.data == data])
-        for _, keys, params in jobs_of(PAPER, own, scale):
-            wanted = {"lr": keys["learning_rate"], "momentum": keys["client_momentum"]}
+    for study in map(experiment, ("table3", "momentum")):
+        of_data = replace(study, arms=[arm for arm in study.arms if arm.data == data])
+        for _, keys, params in jobs_of(PAPER, of_data, scale):
+            expected = {"lr": keys["learning_rate"], "momentum": keys["client_momentum"]}
             for field in dataclasses.fields(params):
                 key = f"{keys['method']}.{field.name}"
                 like = field.name.removeprefix("meta_")
                 if like in tuned and key not in EXCEPTIONS:
-                    assert getattr(params, field.name) == wanted.get(like, keys["batch_size"]), key
+                    assert getattr(params, field.name) == expected.get(like, keys["batch_size"]), key
                     seen.add(key)
     assert seen == {key for key in (*RATES, *BATCHES, *MOMENTA) if "." in key}
     shared = PAPER.keys_of("har_local", scale)
@@ -67,8 +67,8 @@ def test_all_systems_have_mosss_rates_batches_and_momenta(data: str, scale: str,
 def test_fedmd_begins_with_as_many_rounds_of_training_everywhere(
     data: str, scale: str, jobs_of: Callable[..., Any]
 ) -> None:
-    own = replace(experiment("table3"), arms=[arms.baseline("FedMD", data)])
-    ((_, keys, params),) = jobs_of(PAPER, own, scale)
+    study = replace(experiment("table3"), arms=[arms.baseline("FedMD", data)])
+    ((_, keys, params),) = jobs_of(PAPER, study, scale)
     assert params.private_epochs == 5 * keys["local_epochs"]  # 25 beside the paper's five
 
 
@@ -78,11 +78,11 @@ def test_the_momentum_of_the_text_is_everybodys() -> None:
 
 @pytest.mark.parametrize("name", ["table3", "table4", "fig4", "fig5", "fig6"])
 def test_the_same_jobs_are_shown_by_tables_and_figures(name: str) -> None:
-    own = {(arm.label, data): dict(arm.keys) for arm, data in planned(PAPER, experiment(name), "small", None)}
-    assert {(label, data): keys for (label, data), keys in own.items() if label != table3.LITERAL_MOSS} == {
+    keys_by_arm = {(arm.label, data): dict(arm.keys) for arm, data in planned(PAPER, experiment(name), "small", None)}
+    assert {(label, data): keys for (label, data), keys in keys_by_arm.items() if label != table3.LITERAL_MOSS} == {
         (arm.label, data): dict(arm.keys) for arm, data in planned(PAPER, experiment("fig5"), "small", None)
     }
-    assert {label for label, _ in own} >= {MOSS, LOCAL, arms.BY_TYPE, *BASELINES} and len(BASELINES) == 12
+    assert {label for label, _ in keys_by_arm} >= {MOSS, LOCAL, arms.BY_TYPE, *BASELINES} and len(BASELINES) == 12
 
 
 def test_published_figures_are_those_of_the_paper() -> None:
@@ -105,34 +105,34 @@ def test_published_figures_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize("claim", ledger.CLAIMS)
 def test_claims_are_about_rows_and_columns_that_there_are(claim: str) -> None:
     orders = ledger.CLAIMS[claim].orders
-    made = experiment(ledger.CLAIMS[claim].script)
-    labels = {arm.label for arm in made.arms} | {table3.gain_label(kind) for kind in device_types.TYPES}
+    study = experiment(ledger.CLAIMS[claim].script)
+    labels = {arm.label for arm in study.arms} | {table3.gain_label(kind) for kind in device_types.TYPES}
     assert orders and {label for order in orders for label in (order.more, order.less)} <= labels
-    assert all(order.column in made.columns for order in orders)
+    assert all(order.column in study.columns for order in orders)
 
 
 def test_a_claim_on_all_baselines_needs_all_of_them(row: Callable[..., Any]) -> None:
-    def told(worst: float) -> str:
-        found = [row(MOSS, [75.0, 76.0, 77.0], ACCURACY)]
-        found += [row(label, [70.0, worst, 72.0], ACCURACY) for label in arms.DISTILLING]
-        (one,) = judge.evidence(ledger.CLAIMS["M1"], found, [], "", [])
+    def outcome(worst: float) -> str:
+        table = [row(MOSS, [75.0, 76.0, 77.0], ACCURACY)]
+        table += [row(label, [70.0, worst, 72.0], ACCURACY) for label in arms.DISTILLING]
+        (one,) = judge.evidence(ledger.CLAIMS["M1"], table, [], "", [])
         return one.outcome
 
-    assert told(71.0) == "holds" and told(77.0) == "not decidable"
+    assert outcome(71.0) == "holds" and outcome(77.0) == "not decidable"
 
 
-def _settled(label: str, own: float, globally: float, rounds: float, last: float = 0.0) -> dict[str, Any]:
-    figures = {ACCURACY: own, GLOBAL: globally, ROUNDS: rounds, device_types.UNSETTLED: last}
-    told = {name: {"mean": value, "std": 0.0, "values": [value] * 3} for name, value in figures.items()}
-    return {"label": label, "data": "x", "seeds": [1, 2, 3], "figures": told}
+def _settled(label: str, accuracy: float, globally: float, rounds: float, last: float = 0.0) -> dict[str, Any]:
+    figures = {ACCURACY: accuracy, GLOBAL: globally, ROUNDS: rounds, device_types.UNSETTLED: last}
+    columns = {name: {"mean": value, "std": 0.0, "values": [value] * 3} for name, value in figures.items()}
+    return {"label": label, "data": "x", "seeds": [1, 2, 3], "figures": columns}
 
 
 def _on_rounds(
-    found: Sequence[dict[str, Any]], rest: tuple[float, float, float] = (66, 19, 12)
+    settled: Sequence[dict[str, Any]], rest: tuple[float, float, float] = (66, 19, 12)
 ) -> tuple[str, Sequence[str]]:
     """M4's outcome and notes; baselines that are not among these have own, global and rounds of ``rest``."""
-    others = [_settled(label, *rest) for label in BASELINES if label not in {one["label"] for one in found}]
-    (one,) = judge.evidence(ledger.CLAIMS["M4"], [*found, *others], [], "", [])
+    others = [_settled(label, *rest) for label in BASELINES if label not in {one["label"] for one in settled}]
+    (one,) = judge.evidence(ledger.CLAIMS["M4"], [*settled, *others], [], "", [])
     return one.outcome, one.notes
 
 
@@ -157,9 +157,11 @@ def test_jobs_are_told_apart_by_what_files_hold_and_not_where(tmp_path: Path) ->
         (tmp_path / name / "m.json").write_text(json.dumps({"width": 4}))
         (tmp_path / name / "other.json").write_text(json.dumps({"width": number}))
 
-    def digest(place: str, model: str, public: str) -> str:
-        found: str = jobs.digest({"types": [str(tmp_path / place / model), "b"], "public_dir": f"/{place}/{public}"})
-        return found
+    def digest(folder: str, model: str, public: str) -> str:
+        hexdigest: str = jobs.digest(
+            {"types": [str(tmp_path / folder / model), "b"], "public_dir": f"/{folder}/{public}"}
+        )
+        return hexdigest
 
     assert digest("one", "m.json", "fsdd") == digest("two", "m.json", "fsdd")
     assert digest("one", "other.json", "fsdd") != digest("two", "other.json", "fsdd")
@@ -205,11 +207,11 @@ def ours(trained: Callable[..., Run]) -> Run:
 def test_a_jobs_figures_by_type(ours: Run) -> None:
     (shown,) = rows.by_type([ours])
     assert ours.log_dir is not None
-    own = device_types.types_of_clients(ours.log_dir)
-    assert np.bincount(own).tolist() == [2, 2, 3]
+    types = device_types.types_of_clients(ours.log_dir)
+    assert np.bincount(types).tolist() == [2, 2, 3]
     (_, last), *_ = list(device_types.evaluations(ours.log_dir))[-1:]
-    for place, kind in enumerate(device_types.TYPES):
-        assert shown.figures[f"{kind} %"] == pytest.approx(100 * np.nanmean(last[own == place]))
+    for index, kind in enumerate(device_types.TYPES):
+        assert shown.figures[f"{kind} %"] == pytest.approx(100 * np.nanmean(last[types == index]))
         assert 1 <= shown.figures[f"{kind} rounds"] <= 2
     job = jobs.summary(ours.log_dir)
     for kind, model in zip(device_types.TYPES, job["results"]["types"], strict=False):
@@ -254,9 +256,9 @@ def test_methods_without_types_have_rows_by_moss_devices(ours: Run, trained: Cal
     lottery, fjord = trained("LotteryFL"), trained("FjORD")
     shown = {run.arm.label: run.figures for run in fig4.with_rounds_to_there([ours, lottery, fjord])}
     assert ours.log_dir is not None and lottery.log_dir is not None
-    own = device_types.types_of_clients(ours.log_dir)
+    types = device_types.types_of_clients(ours.log_dir)
     (_, last), *_ = list(device_types.evaluations(lottery.log_dir))[-1:]
-    assert shown["LotteryFL"]["small %"] == pytest.approx(100 * np.nanmean(last[own == 2]))
+    assert shown["LotteryFL"]["small %"] == pytest.approx(100 * np.nanmean(last[types == 2]))
     sizes = dict(zip(device_types.TYPES, rows.model_sizes(ours), strict=True))
     for label in ("LotteryFL", "FjORD"):  # as the paper charges them
         for kind, size in sizes.items():

@@ -24,7 +24,7 @@ def runs(seed: int) -> list[Run]:
     """Table 2's at small scale, with made-up figures."""
     pairs = planned(PAPER, EXPERIMENT, "small", None)
     figures = [{"accuracy %": 50.0 + n, "TMACs": 0.03 * (1 + n), "MACs of largest": 3e7} for n in range(len(pairs))]
-    return [Run(arm, data, seed, NOWHERE, own) for (arm, data), own in zip(pairs, figures, strict=True)]
+    return [Run(arm, data, seed, NOWHERE, values) for (arm, data), values in zip(pairs, figures, strict=True)]
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_an_arm_has_one_colour_on_all_data_sets(drawn: list[Figure]) -> None:
 
 
 def test_every_bar_has_a_name_where_data_sets_have_different_ones(drawn: list[Figure]) -> None:
-    own = {"accuracy %": 1.0}
-    some = [Run(Arm(label), data, 1, NOWHERE, own) for label, data in (("a", "x"), ("b", "x"), ("a", "y"))]
+    figures = {"accuracy %": 1.0}
+    some = [Run(Arm(label), data, 1, NOWHERE, figures) for label, data in (("a", "x"), ("b", "x"), ("a", "y"))]
     plots.bars("accuracy %")(EXPERIMENT, some, Path("a.png"))
     names = [[label.get_text() for label in axis.get_xticklabels()] for axis in drawn[0].axes]
     assert names == [["a", "b"], ["a"]]
@@ -65,9 +65,9 @@ def test_every_bar_has_a_name_where_data_sets_have_different_ones(drawn: list[Fi
 def test_labels_of_a_logarithmic_axis_do_not_overlap(drawn: list[Figure], high: float) -> None:
     two = [Run(Arm("a", x=x), "har", 1, NOWHERE, {"TMACs": x, "accuracy %": 1.0}) for x in (0.012, high)]
     plots.sweep("x", log=True)(EXPERIMENT, two, Path("a.png"))
-    found = sorted(boxes_of_labels(drawn[0], 0), key=lambda box: box.x0)
-    assert len(found) >= 2
-    assert all(one.x1 < after.x0 for one, after in pairwise(found))
+    boxes = sorted(boxes_of_labels(drawn[0], 0), key=lambda box: box.x0)
+    assert len(boxes) >= 2
+    assert all(one.x1 < after.x0 for one, after in pairwise(boxes))
 
 
 def test_swept_values_are_the_labels_of_a_linear_axis(drawn: list[Figure]) -> None:
@@ -86,10 +86,10 @@ def test_a_legend_names_each_arm_once_and_marks_tell_arms_apart(drawn: list[Figu
 
 def test_data_sets_without_a_job_are_named_below_the_title(drawn: list[Figure]) -> None:
     bars = Experiment("try", "Methods on four data sets", all_suites(), plot=plots.bars("accuracy %"))
-    made = runs(1)
-    datas = [run.data for run in made]
-    output.draw(bars, made, datas, Path("a.png"))
-    output.draw(bars, [run for run in made if run.data in ("speech", "har")], datas, Path("a.png"))
+    all_runs = runs(1)
+    datas = [run.data for run in all_runs]
+    output.draw(bars, all_runs, datas, Path("a.png"))
+    output.draw(bars, [run for run in all_runs if run.data in ("speech", "har")], datas, Path("a.png"))
     assert drawn[0].get_suptitle() == "Methods on four data sets"
     assert drawn[1].get_suptitle() == "Methods on four data sets\nno job yet on cifar10-h0.5, chars74k"
     assert [axis.get_title() for axis in drawn[1].axes] == ["speech", "har"]

@@ -57,30 +57,30 @@ def test_each_repetition_measures_every_row_once_and_begins_with_another() -> No
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """No data and no processes: what would have been measured is listed."""
-    made: list[tuple[str, str]] = []
+    measured: list[tuple[str, str]] = []
 
     def fake(row: str, model: str, rounds: int, **_: Any) -> dict[str, Any]:
-        made.append((row, model))
-        if len(made) == 3:
+        measured.append((row, model))
+        if len(measured) == 3:
             raise KeyboardInterrupt
         return {key: value for key, value in line(row, 0, 1.0).items() if key not in ("model", "row", "repetition")}
 
     monkeypatch.setattr(command, "prepare", lambda folder: folder)
     monkeypatch.setattr(command, "measure", fake)
-    return made
+    return measured
 
 
 def test_resume_makes_only_what_is_missing(quick: list, tmp_path: Path) -> None:
-    asked = ["--models", "cnn_small", "--rows", "ours", "limit", "--repetitions", "2", "--rounds", "1"]
-    asked += ["--work", str(tmp_path)]
-    assert command.main(asked) == 130
+    arguments = ["--models", "cnn_small", "--rows", "ours", "limit", "--repetitions", "2", "--rounds", "1"]
+    arguments += ["--work", str(tmp_path)]
+    assert command.main(arguments) == 130
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"torn')
     quick += [("", "")] * 3
-    assert command.main([*asked, "--resume"]) == 0
+    assert command.main([*arguments, "--resume"]) == 0
     assert quick[6:] == [("limit", "cnn_small"), ("ours", "cnn_small")]
     assert len([line for line in results.read(tmp_path / "results.jsonl") if "row" in line]) == 4
-    assert command.main(asked) == 0
+    assert command.main(arguments) == 0
     assert len(quick) == 12
 
 
@@ -88,8 +88,8 @@ def test_a_missing_peer_is_a_row_that_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "prepare", lambda folder: folder)
-    asked = ["--rows", "pfl", "fedscale", "--models", "cnn_small", "--repetitions", "1", "--idle", "0"]
-    assert command.main([*asked, "--work", str(tmp_path)]) == 0
+    arguments = ["--rows", "pfl", "fedscale", "--models", "cnn_small", "--repetitions", "1", "--idle", "0"]
+    assert command.main([*arguments, "--work", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert shown.count("not installed: --install-peers") >= 4
@@ -104,7 +104,7 @@ def test_a_peer_with_another_torch_is_refused(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("arguments", "sentence"),
     [
         (["--rows", "flowers"], "there is no row 'flowers'; did you mean 'flower'?"),
         (["--models", "cnn_smal"], "there is no model 'cnn_smal'"),
@@ -113,8 +113,8 @@ def test_a_peer_with_another_torch_is_refused(monkeypatch: pytest.MonkeyPatch, t
         (["--rounds", "few"], "invalid int value"),
     ],
 )
-def test_bad_input_is_one_sentence(asked: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(asked) == 2
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(arguments) == 2
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
@@ -171,9 +171,9 @@ def watch(folder: Path, work: str, limit_s: float) -> monitor.Watched:
 
 
 def test_figures_join_what_was_told_and_what_was_seen() -> None:
-    told = {"rounds": [[10.0, 11.0], [11.0, 14.0]], "seconds": [1.0, 3.0], "checksum": 5.0}
+    report = {"rounds": [[10.0, 11.0], [11.0, 14.0]], "seconds": [1.0, 3.0], "checksum": 5.0}
     seen = [monitor.Seen(None, "aggregator", 4.0, 200.0), monitor.Seen(None, "executor 1", 2.0, 300.0)]  # type: ignore
-    figures = measure.figures(told, monitor.Watched(0, [(9.0, 0.0), (10.0, 1.0), (14.0, 9.0), (15.0, 9.5)], seen))
+    figures = measure.figures(report, monitor.Watched(0, [(9.0, 0.0), (10.0, 1.0), (14.0, 9.0), (15.0, 9.5)], seen))
     assert (figures["median_s"], figures["cpu_s_per_round"], figures["cpu_s_total"]) == (2.0, 4.0, 9.5)
     assert (figures["peak_mb"], figures["peak_mb_sum"], figures["checksum"]) == (300.0, 500.0, 5.0)
 

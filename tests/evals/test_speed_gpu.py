@@ -38,11 +38,13 @@ def spending(clock: Clock, seconds: float) -> Any:
 
 def test_what_no_longer_fits_into_the_budget_is_left_out_with_the_reason(tmp_path: Path) -> None:
     clock = Clock()
-    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
-    assert found.left("correctness") == 15.0 and found.left("fedtrans") == 100.0
-    assert found.measure("correctness", 10.0, spending(clock, 12.0), check="a") == {"best_s": 12.0}
-    assert found.measure("correctness", 5.0, spending(clock, 1.0), check="b") is None
-    assert found.measure("rounds", 5.0, spending(clock, 1.0), row="loop") is not None  # its share reaches further
+    measurements = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
+    assert measurements.left("correctness") == 15.0 and measurements.left("fedtrans") == 100.0
+    assert measurements.measure("correctness", 10.0, spending(clock, 12.0), check="a") == {"best_s": 12.0}
+    assert measurements.measure("correctness", 5.0, spending(clock, 1.0), check="b") is None
+    assert (
+        measurements.measure("rounds", 5.0, spending(clock, 1.0), row="loop") is not None
+    )  # its share reaches further
     lines = read(tmp_path / "gpu.jsonl")
     assert [line.get("left_out") for line in lines] == [
         None, "3 s were left and it was expected to take 5 s", None
@@ -51,23 +53,23 @@ def test_what_no_longer_fits_into_the_budget_is_left_out_with_the_reason(tmp_pat
 
 
 def test_a_measurement_that_outlasts_its_part_is_interrupted(tmp_path: Path) -> None:
-    found = Measurements(tmp_path / "gpu.jsonl", CPU, 1.0)
+    measurements = Measurements(tmp_path / "gpu.jsonl", CPU, 1.0)
     began = time.monotonic()
-    assert found.measure("correctness", 0.0, lambda: time.sleep(60) or {}, check="a") is None
+    assert measurements.measure("correctness", 0.0, lambda: time.sleep(60) or {}, check="a") is None
     assert time.monotonic() - began < 30
     assert "it was not done after the" in read(tmp_path / "gpu.jsonl")[0]["left_out"]
 
 
 def test_what_was_measured_survives_an_interruption(tmp_path: Path) -> None:
     clock = Clock()
-    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
-    found.measure("rounds", 1.0, spending(clock, 1.0), row="loop", work="so it is called")
+    measurements = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
+    measurements.measure("rounds", 1.0, spending(clock, 1.0), row="loop", work="so it is called")
 
     def stopped() -> dict[str, Any]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        found.measure("rounds", 1.0, stopped, row="8")
+        measurements.measure("rounds", 1.0, stopped, row="8")
     assert [line["row"] for line in read(tmp_path / "gpu.jsonl")] == ["loop"]
 
 
@@ -75,23 +77,23 @@ def test_a_measurement_beyond_the_gpus_memory_is_left_out(tmp_path: Path) -> Non
     def full() -> dict[str, Any]:
         raise torch.OutOfMemoryError
 
-    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0)
-    assert found.measure("rounds", 0.0, full, row="256") is None
-    assert found.lines[0]["left_out"] == "it does not fit into the GPU's memory"
+    measurements = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0)
+    assert measurements.measure("rounds", 0.0, full, row="256") is None
+    assert measurements.lines[0]["left_out"] == "it does not fit into the GPU's memory"
 
 
 def test_a_failed_measurement_does_not_end_the_others_and_is_told(tmp_path: Path) -> None:
     def broken() -> dict[str, Any]:
         raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED\nmore")
 
-    found = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0)
-    assert found.measure("rounds", 0.0, broken, row="8") is None and found.failed
-    assert found.lines[0]["left_out"] == "it failed: CUDNN_STATUS_EXECUTION_FAILED"
-    assert found.measure("rounds", 0.0, lambda: {"best_s": 1.0}, row="32") is not None
+    measurements = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0)
+    assert measurements.measure("rounds", 0.0, broken, row="8") is None and measurements.failed
+    assert measurements.lines[0]["left_out"] == "it failed: CUDNN_STATUS_EXECUTION_FAILED"
+    assert measurements.measure("rounds", 0.0, lambda: {"best_s": 1.0}, row="32") is not None
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("arguments", "sentence"),
     [
         ([], "torch finds no GPU on this machine"),
         (["--device", "cpu"], "add --small"),
@@ -102,10 +104,10 @@ def test_a_failed_measurement_does_not_end_the_others_and_is_told(tmp_path: Path
     ],
 )
 def test_wrong_input_is_one_sentence(
-    given: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main(given) == 2
+    assert command.main(arguments) == 2
     _, err = capfd.readouterr()
     assert sentence in err and len(err.strip().splitlines()) == 1
 
@@ -135,7 +137,7 @@ def test_an_error_of_the_mathematics_is_far_beyond_the_tolerances(change: str, m
     assert correctness.distance(together, right, start) < correctness.TOLERANCES["float64"]
     settings = correctness.conf
     changed = {"momentum": {"client_momentum": 0.8}, "batch": {"round": 2}}[change]
-    monkeypatch.setattr(correctness, "conf", lambda *given: replace(settings(*given), **changed))
+    monkeypatch.setattr(correctness, "conf", lambda *arguments: replace(settings(*arguments), **changed))
     wrong = correctness.trained("cnn_small", torch.float64, torch.device("cpu"), "one by one")
     assert correctness.distance(wrong, right, start) > correctness.TOLERANCES["tf32"]
 

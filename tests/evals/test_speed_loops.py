@@ -74,7 +74,7 @@ def test_the_script_in_two_processes_does_the_same(row: str, folder: Path, tmp_p
     arguments = Task("cnn_small", 1, folder, tmp_path).argv()
     command = [sys.executable, "-m", f"evals.speed.rows.{row}", *arguments]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    told = json.loads((tmp_path / "rounds.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / "rounds.json").read_text(encoding="utf-8"))
     here = trained(Tight(module("cnn_small")), loops.flat(module("cnn_small")), folder, 2)
-    assert len(told["rounds"]) == len(told["seconds"]) == 1
-    assert told["checksum"] == pytest.approx(checksum([here]), rel=1e-6)
+    assert len(result["rounds"]) == len(result["seconds"]) == 1
+    assert result["checksum"] == pytest.approx(checksum([here]), rel=1e-6)

@@ -80,7 +80,7 @@ def test_a_section_that_comes_again_takes_its_room_once() -> None:
 
 def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = Messages(monkeypatch)
-    kept = job(job_file, "kept")
+    cached = job(job_file, "kept")
     # training from the second round on; tests after rounds 1, 2 and 3; one client has no test samples
     assert messages.sent.total() == 0 and messages.cached == {1: 6, 2: 7 + 6, 3: 7 + 6}
     assert messages.lacking == 0
@@ -88,18 +88,18 @@ def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatc
         plain.setattr(ClientState, "cached", lambda self, items, worker: {})
         sent = job(job_file, "sent")
     assert messages.sent == {1: 6, 2: 7 + 6, 3: 7 + 6}
-    assert_equal(kept, sent)
-    assert kept["chain"] == sent["chain"]
+    assert_equal(cached, sent)
+    assert cached["chain"] == sent["chain"]
 
 
 def test_an_executor_that_has_no_room_gets_its_units_whole(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = job(job_file, "kept")
+    cached = job(job_file, "kept")
     monkeypatch.setattr(executor_module, "SectionCache", lambda: SectionCache(300_000))  # of 207 kB each
     messages = Messages(monkeypatch)
     lacking = job(job_file, "lacking")
     assert messages.lacking > 0 and messages.sent.total() > 0
-    assert_equal(kept, lacking)
-    assert kept["chain"] == lacking["chain"]
+    assert_equal(cached, lacking)
+    assert cached["chain"] == lacking["chain"]
 
 
 def test_a_resumed_job_sends_each_state_once(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,22 +116,22 @@ def test_a_resumed_job_sends_each_state_once(job_file: Path, monkeypatch: pytest
 def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     """As methods do that change what their clients keep."""
     state, worker, items = {"w": torch.ones(2)}, Worker("1", "a"), [WorkItem(1, KEY), WorkItem(2, KEY)]
-    kept = ClientState(tmp_path, 2, {KEY: state})
+    client_state = ClientState(tmp_path, 2, {KEY: state})
     for item in items:
-        kept.take(1, item, state)
-        kept.set_cached(item, (worker, f"label {item.client}"))
-    assert kept.cached(items, worker) == {}  # the round is not over
-    kept.settle()
-    assert kept.cached(items, worker) == {"client_state/0": "label 1", "client_state/1": "label 2"}
-    assert kept.cached(items, Worker("1", "b")) == {}  # another process of that number
-    kept.files.write(2, KEY, 1, {"w": torch.zeros(2)})
-    kept.take(2, items[1], state)
-    kept.set_cached(items[1], (Worker("2", "c"), "another"))
-    assert kept.cached(items, worker).keys() == {"client_state/0", "client_state/1"}
-    kept.settle()
-    assert kept.cached(items, worker) == {}
-    assert kept.cached(items, Worker("2", "c")) == {"client_state/1": "another"}
-    kept.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
-    kept.files.settle()
-    assert kept.cached(items, Worker("2", "c")) == {}
-    assert kept.sections(items, {"client_state/1"}).keys() == {"client_state/0"}
+        client_state.take(1, item, state)
+        client_state.set_cached(item, (worker, f"label {item.client}"))
+    assert client_state.cached(items, worker) == {}  # the round is not over
+    client_state.settle()
+    assert client_state.cached(items, worker) == {"client_state/0": "label 1", "client_state/1": "label 2"}
+    assert client_state.cached(items, Worker("1", "b")) == {}  # another process of that number
+    client_state.files.write(2, KEY, 1, {"w": torch.zeros(2)})
+    client_state.take(2, items[1], state)
+    client_state.set_cached(items[1], (Worker("2", "c"), "another"))
+    assert client_state.cached(items, worker).keys() == {"client_state/0", "client_state/1"}
+    client_state.settle()
+    assert client_state.cached(items, worker) == {}
+    assert client_state.cached(items, Worker("2", "c")) == {"client_state/1": "another"}
+    client_state.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
+    client_state.files.settle()
+    assert client_state.cached(items, Worker("2", "c")) == {}
+    assert client_state.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

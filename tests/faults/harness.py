@@ -91,13 +91,13 @@ class Job:
         self.processes[name] = _CONTEXT.Process(target=main, args=arguments, name=name, daemon=True)
         self.processes[name].start()
 
-    def join(self, kill: Kill | None = None, number_of_signal: int = signal.SIGKILL, **own: Any) -> None:
+    def join(self, kill: Kill | None = None, number_of_signal: int = signal.SIGKILL, **fields: Any) -> None:
         """Start a process that joins, and signals itself at a step; its name is joiner-1, joiner-2, …
 
-        ``own`` are fields of its ``JoinOptions``. One that has ended is not started again.
+        ``fields`` are those of its ``JoinOptions``. One that has ended is not started again.
         """
         name = f"joiner-{len(self.joiners) + 1}"
-        options = JoinOptions("127.0.0.1", self.port, str(self.folder / "joined"), **own)
+        options = JoinOptions("127.0.0.1", self.port, str(self.folder / "joined"), **fields)
         arguments = (name, options, [kill] if kill else [], number_of_signal, self.folder)
         self.joiners[name] = _CONTEXT.Process(target=join_main, args=arguments, name=name, daemon=True)
         self.joiners[name].start()

@@ -58,16 +58,16 @@ def arm(process: Any, name: str, kills: list[Kill], folder: Path, number_of_sign
 
 def _wrap(process: Any, step: str, round: int, marker: Path, number_of_signal: int) -> None:
     when, call = STEPS[step]
-    place, _, attribute = call.rpartition(":")
+    module, _, attribute = call.rpartition(":")
     *parents, attribute = attribute.split(".")
-    owner = importlib.import_module(place) if place else type(process)
+    owner = importlib.import_module(module) if module else type(process)
     for parent in parents:
         owner = getattr(owner, parent)
     plain: Callable[..., Any] = getattr(owner, attribute)
 
     def die(arguments: tuple[Any, ...]) -> None:
-        wanted = _FILES.get(step)
-        if wanted is not None and not Path(arguments[1]).name.startswith(wanted):
+        prefix = _FILES.get(step)
+        if prefix is not None and not Path(arguments[1]).name.startswith(prefix):
             return
         if step == "poison":
             strikes = any(item["client"] == round for item in arguments[2]["items"])

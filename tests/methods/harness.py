@@ -40,21 +40,27 @@ def server(
     ``capacity`` in MACs per client; without it every model fits everybody.
     """
     keys = {key if is_job_key(key) else f"{method}.{key}": value for key, value in keys.items()}
-    given = {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed, "public_samples": 1,
-             "use_cuda": False}  # fmt: skip
-    config = make_config({}, {**given, **keys})
-    made = object.__new__(cls)
-    made.params = make_params(cls.Params, config)
-    made.config, made.args, made.seed = config, config.fedscale, seed
-    made.capacity = np.full(clients, 1e15) if capacity is None else np.array(capacity, dtype=np.float64)
-    made.eligible = np.ones(clients, dtype=bool)
-    made.task = Task(shape, CLASSES, np.arange(1, clients + 1) * 10, np.full(clients, 4), 2, 5)
-    made.pool, made.history, made._internals, made._internal_states, made.events = ModelPool(), [], {}, {}, []
-    made.emit, made.client_tensors_by_kind, made.notices = made.events.append, {}, {}
-    made.deadline, made.population = DeadlineNotices(config, made.notice), None
-    made.data_info = {"digest": ""}
-    made.init_state(None, made.task)
-    return made
+    defaults = {"method": method, "model": "nasbench201_base", "record_internals": True, "seed": seed,
+                "public_samples": 1, "use_cuda": False}  # fmt: skip
+    config = make_config({}, {**defaults, **keys})
+    aggregator = object.__new__(cls)
+    aggregator.params = make_params(cls.Params, config)
+    aggregator.config, aggregator.args, aggregator.seed = config, config.fedscale, seed
+    aggregator.capacity = np.full(clients, 1e15) if capacity is None else np.array(capacity, dtype=np.float64)
+    aggregator.eligible = np.ones(clients, dtype=bool)
+    aggregator.task = Task(shape, CLASSES, np.arange(1, clients + 1) * 10, np.full(clients, 4), 2, 5)
+    aggregator.pool, aggregator.history, aggregator._internals, aggregator._internal_states, aggregator.events = (
+        ModelPool(),
+        [],
+        {},
+        {},
+        [],
+    )
+    aggregator.emit, aggregator.client_tensors_by_kind, aggregator.notices = aggregator.events.append, {}, {}
+    aggregator.deadline, aggregator.population = DeadlineNotices(config, aggregator.notice), None
+    aggregator.data_info = {"digest": ""}
+    aggregator.init_state(None, aggregator.task)
+    return aggregator
 
 
 def is_job_key(key: str) -> bool:
@@ -85,7 +91,7 @@ def trained(state: State, *key: int | str, scale: float = 0.05) -> State:
 
 
 def updates_for(
-    made: Any, round: int, items: Sequence[WorkItem], losses: Mapping[int, float] | float = 1.0
+    aggregator: Any, round: int, items: Sequence[WorkItem], losses: Mapping[int, float] | float = 1.0
 ) -> list[Update]:
     """What the clients of ``items`` return, sorted by client."""
     result = []
@@ -94,47 +100,49 @@ def updates_for(
         result.append(
             Update(
                 item=item, round=round, attempt=1,
-                samples=int(made.task.train_sizes[item.client - 1]), trained=10, steps=2, loss=loss, utility=1.0,
+                samples=int(aggregator.task.train_sizes[item.client - 1]), trained=10, steps=2, loss=loss, utility=1.0,
             )
         )  # fmt: skip
     return result
 
 
-def trained_states(made: Any, round: int, updates: Sequence[Update]) -> dict[int, State]:
+def trained_states(aggregator: Any, round: int, updates: Sequence[Update]) -> dict[int, State]:
     """The state that each client's training made, by client."""
-    return {update.client: trained(made.pool[update.item.model].state, round, update.client) for update in updates}
+    return {
+        update.client: trained(aggregator.pool[update.item.model].state, round, update.client) for update in updates
+    }
 
 
-def means_of(made: Any, round: int, updates: Sequence[Update]) -> dict[str, State]:
+def means_of(aggregator: Any, round: int, updates: Sequence[Update]) -> dict[str, State]:
     """What the runtime hands to aggregate beside the updates: each model's weighted mean."""
-    states = trained_states(made, round, updates)
+    states = trained_states(aggregator, round, updates)
     return {
         key: count_mean(
-            made.pool[key].state,
-            [(states[u.client], None, made.weight(u.item)) for u in updates if u.item.model == key],
+            aggregator.pool[key].state,
+            [(states[u.client], None, aggregator.weight(u.item)) for u in updates if u.item.model == key],
         )
         for key in sorted({update.item.model for update in updates})
     }
 
 
-def aggregate(made: Any, round: int, updates: list[Update]) -> None:
+def aggregate(aggregator: Any, round: int, updates: list[Update]) -> None:
     """The hook as the runtime calls it."""
-    made.aggregate(round, updates, means_of(made, round, updates))
+    aggregator.aggregate(round, updates, means_of(aggregator, round, updates))
 
 
-def play(made: Any, round: int, losses: Any = 1.0, participants: Sequence[int] | None = None) -> dict[str, Any]:
+def play(aggregator: Any, round: int, losses: Any = 1.0, participants: Sequence[int] | None = None) -> dict[str, Any]:
     """One round of the hooks; the internals that it recorded, by way of JSON."""
-    made._internals = {}
-    clients = np.array(participants if participants is not None else range(1, made.task.num_clients + 1))
-    items = made.assign(round, clients)
-    aggregate(made, round, updates_for(made, round, items, losses))
-    made.evolve(round)
-    return json.loads(json.dumps(plain(made._internals)))
+    aggregator._internals = {}
+    clients = np.array(participants if participants is not None else range(1, aggregator.task.num_clients + 1))
+    items = aggregator.assign(round, clients)
+    aggregate(aggregator, round, updates_for(aggregator, round, items, losses))
+    aggregator.evolve(round)
+    return json.loads(json.dumps(plain(aggregator._internals)))
 
 
-def pool_states(made: Any) -> dict[str, State]:
+def pool_states(aggregator: Any) -> dict[str, State]:
     """A copy of every model's state by key."""
-    return {model.key: {name: value.clone() for name, value in model.state.items()} for model in made.pool}
+    return {model.key: {name: value.clone() for name, value in model.state.items()} for model in aggregator.pool}
 
 
 def equal(one: State, other: State) -> bool:

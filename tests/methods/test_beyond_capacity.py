@@ -29,7 +29,7 @@ KEYS: dict[str, dict[str, Any]] = {
 ELSEWHERE = {"fedoras"}  # tests/methods/fedoras/test_aggregator.py
 
 
-def made(method: str, folder: Path, capacity: list[float], **keys: Any) -> Any:
+def new_aggregator(method: str, folder: Path, capacity: list[float], **keys: Any) -> Any:
     class WithData(method_class(method)):  # type: ignore[misc]
         def public_data(self) -> PublicData:
             return public.samples()
@@ -41,13 +41,13 @@ def made(method: str, folder: Path, capacity: list[float], **keys: Any) -> Any:
 
 def whole_macs(method: str, folder: Path, **keys: Any) -> float:
     """MACs per sample of the largest model of a method's first pool."""
-    return float(max(model.cost.forward_macs for model in made(method, folder, [AMPLE] * 6, **keys).pool))
+    return float(max(model.cost.forward_macs for model in new_aggregator(method, folder, [AMPLE] * 6, **keys).pool))
 
 
 @pytest.mark.parametrize("method", sorted(set(method_names()) - ELSEWHERE))
 def test_devices_that_afford_next_to_nothing_are_counted_under_every_method(method: str, tmp_path: Path) -> None:
-    assert made(method, tmp_path, [AMPLE] * 6).beyond_capacity == 0
-    assert made(method, tmp_path, [1.0, AMPLE, 2.0, AMPLE, AMPLE, 1.0]).beyond_capacity == 3
+    assert new_aggregator(method, tmp_path, [AMPLE] * 6).beyond_capacity == 0
+    assert new_aggregator(method, tmp_path, [1.0, AMPLE, 2.0, AMPLE, AMPLE, 1.0]).beyond_capacity == 3
 
 
 @pytest.mark.parametrize(
@@ -79,29 +79,29 @@ def test_half_of_the_whole_model_affords_what_a_method_trains_of_it(
     method: str, keys: dict[str, Any], beyond: int, tmp_path: Path
 ) -> None:
     whole = whole_macs(method, tmp_path, **keys)
-    assert made(method, tmp_path, [whole / 2] * 3 + [whole] * 3, **keys).beyond_capacity == beyond
+    assert new_aggregator(method, tmp_path, [whole / 2] * 3 + [whole] * 3, **keys).beyond_capacity == beyond
 
 
 def test_a_client_of_spider_trains_two_networks(tmp_path: Path) -> None:
     whole = whole_macs("spider", tmp_path)
-    found = made("spider", tmp_path, [whole] * 2 + [2 * whole - 1] + [2 * whole] * 3)
-    assert found.beyond_capacity == 3
-    assert any(f"less than the {2 * whole:,.0f} MACs" in notice for notice in found.notices)
+    aggregator = new_aggregator("spider", tmp_path, [whole] * 2 + [2 * whole - 1] + [2 * whole] * 3)
+    assert aggregator.beyond_capacity == 3
+    assert any(f"less than the {2 * whole:,.0f} MACs" in notice for notice in aggregator.notices)
 
 
 @pytest.mark.parametrize("method", TYPED)
 def test_types_are_counted_by_what_their_own_models_take(method: str, tmp_path: Path) -> None:
-    costs = made(method, tmp_path, [AMPLE] * 6).costs
+    costs = new_aggregator(method, tmp_path, [AMPLE] * 6).costs
     first, second = (float(cost.forward_macs) for cost in costs)
     assert first != second
-    assert made(method, tmp_path, [first] * 4 + [second] * 2).beyond_capacity == 0
-    assert made(method, tmp_path, [first - 1] + [first] * 3 + [second - 1] * 2).beyond_capacity == 3
+    assert new_aggregator(method, tmp_path, [first] * 4 + [second] * 2).beyond_capacity == 0
+    assert new_aggregator(method, tmp_path, [first - 1] + [first] * 3 + [second - 1] * 2).beyond_capacity == 3
 
 
 def test_types_of_lotteryfl_that_devices_do_not_afford_are_counted_and_told(tmp_path: Path) -> None:
     whole = whole_macs("lotteryfl", tmp_path)
-    found = made("lotteryfl", tmp_path, [whole / 2] * 6, **PRUNED)
-    assert found.beyond_capacity == 3
-    assert [event["message"] for event in found.events] == [
+    aggregator = new_aggregator("lotteryfl", tmp_path, [whole / 2] * 6, **PRUNED)
+    assert aggregator.beyond_capacity == 3
+    assert [event["message"] for event in aggregator.events] == [
         "3 clients have a type that is beyond their capacity: lotteryfl.groups deals types whatever devices afford"
     ]

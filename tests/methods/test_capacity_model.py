@@ -32,18 +32,18 @@ def test_a_method_with_little_traffic_has_the_devices_of_fedavg(name: str) -> No
     fedavg = weakest("fedavg", capacity_model="cnn_small")
     assert weakest(name, capacity_model="cnn_small", **LITTLE_TRAFFIC[name]) == fedavg
     # without the key, what a method sends itself counts
-    own = server(method_class(name), name, **LITTLE_TRAFFIC[name])
-    assert weakest_cost(own) == own.smallest_cost() != models.cost(own.smallest_spec())
+    aggregator = server(method_class(name), name, **LITTLE_TRAFFIC[name])
+    assert weakest_cost(aggregator) == aggregator.smallest_cost() != models.cost(aggregator.smallest_spec())
 
 
 def test_the_weakest_device_of_spider_affords_both_networks_and_exchanges_one(tmp_path: Path) -> None:
     def method(**keys: Any) -> Any:
         return server(method_class("spider"), "spider", shape=(1, 16, 16), model=str(written(tmp_path)), **keys)
 
-    found = method()
-    one = found.pool["global"].cost
+    aggregator = method()
+    one = aggregator.pool["global"].cost
     both = Cost(2 * one.forward_macs, 2 * one.training_macs, 2 * one.parameters, one.bytes)
-    assert weakest_cost(found) == both
+    assert weakest_cost(aggregator) == both
     assert weakest_cost(method(capacity_model="cnn_small")) != both
 
 

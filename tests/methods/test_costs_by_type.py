@@ -29,10 +29,10 @@ MORE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("method", JOBS)
 def test_figures_by_type_are_sums_over_the_rounds(method: str, job_file: Path, monkeypatch: Any) -> None:
-    asked: dict[str, np.ndarray] = {}
+    arguments: dict[str, np.ndarray] = {}
 
     def spy(records: Any, type_of_client: np.ndarray, *others: Any, **more: Any) -> dict[str, Any]:
-        asked["types"] = type_of_client
+        arguments["types"] = type_of_client
         return device_type_figures(records, type_of_client, *others, **more)
 
     monkeypatch.setattr("fedscale_ext.methods.by_type.device_type_figures", spy)
@@ -65,7 +65,7 @@ def test_figures_by_type_are_sums_over_the_rounds(method: str, job_file: Path, m
     assert any(len(values) > 1 for values in by_client.values())
     *types, every = summary["results"]["types"]
     for index, row in enumerate(types):
-        mine = asked["types"] == index
+        mine = arguments["types"] == index
         assert row["traffic_mb"] == pytest.approx(traffic[mine].sum() / 1e6)
         assert row["time_s"] == pytest.approx(seconds[mine].mean())
     assert every["traffic_mb"] == pytest.approx(summary["cost"]["network_total_mb"])

@@ -71,12 +71,12 @@ def test_moss_hands_the_device_to_its_step(monkeypatch: pytest.MonkeyPatch, one_
     play(expected, 1)
     on_pretended_gpu(monkeypatch)
     with PretendDevice() as gpu:
-        made = moss()
-        play(made, 1)
-    assert made.public.x.device == DEVICE and made.public.labels.device == DEVICE
-    assert ON_GPU in made.notices and "convolution" in gpu.here and not ARITHMETIC & gpu.elsewhere
+        aggregator = moss()
+        play(aggregator, 1)
+    assert aggregator.public.x.device == DEVICE and aggregator.public.labels.device == DEVICE
+    assert ON_GPU in aggregator.notices and "convolution" in gpu.here and not ARITHMETIC & gpu.elsewhere
     for key, state in pool_states(expected).items():
-        assert equal(made.pool[key].state, state), key
+        assert equal(aggregator.pool[key].state, state), key
 
 
 def test_hypemefed_hands_the_device_to_its_hypernetworks(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
@@ -84,11 +84,11 @@ def test_hypemefed_hands_the_device_to_its_hypernetworks(monkeypatch: pytest.Mon
     test_aggregator.play(expected, 1)
     on_pretended_gpu(monkeypatch)
     with PretendDevice() as gpu:
-        made = test_aggregator.hypemefed()
-        test_aggregator.play(made, 1)
-    assert made.hypernetworks.device == DEVICE and made.hypernetworks.threads == 1
-    assert ON_GPU in made.notices and "_fused_adam_" in gpu.here and not ARITHMETIC & gpu.elsewhere
-    assert test_aggregator.equal(test_aggregator.whole(made), test_aggregator.whole(expected))
+        aggregator = test_aggregator.hypemefed()
+        test_aggregator.play(aggregator, 1)
+    assert aggregator.hypernetworks.device == DEVICE and aggregator.hypernetworks.threads == 1
+    assert ON_GPU in aggregator.notices and "_fused_adam_" in gpu.here and not ARITHMETIC & gpu.elsewhere
+    assert test_aggregator.equal(test_aggregator.whole(aggregator), test_aggregator.whole(expected))
 
 
 def moss_step(kind: type[Transfers], names: tuple[str, ...], device: torch.device, **options: Any) -> Any:
@@ -154,9 +154,9 @@ def test_hypernetworks_run_on_their_device_and_give_what_they_give_on_the_cpu(
 
     expected, (losses, states_made, gpu) = play(torch.device("cpu")), play(DEVICE)
     assert "_fused_adam_" in gpu.here and not ARITHMETIC & gpu.elsewhere and losses == expected[0]
-    for made, there in zip(states_made, expected[1], strict=True):
-        assert made.keys() == there.keys()
-        for name, tensor in made.items():
+    for here, there in zip(states_made, expected[1], strict=True):
+        assert here.keys() == there.keys()
+        for name, tensor in here.items():
             assert tensor.device.type == "cpu" and torch.equal(tensor, there[name]), name
 
 

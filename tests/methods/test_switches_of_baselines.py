@@ -82,9 +82,9 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("fluid", "inference", "global", {}, (1, "serve"), {"serve"}),
     ("fluid", "share", 0.34, TIME, (2, "models"), DROPPED | {"models"}),
     ("fluid", "hysteresis", 2.0, TIME, (2, "models"), DROPPED | {"models"}),
-    *((method, name, value, {**beside, **more}, (number, place), LEVELS)
+    *((method, name, value, {**beside, **more}, (number, what), LEVELS)
       for method, beside in (("scalefl", SCALED), ("depthfl", EXITS))
-      for name, value, more, number, place in (
+      for name, value, more, number, what in (
           ("levels", "fix", {}, 0, "notices"),  # of levels that nobody drew
           ("groups", (3, 2, 1), {}, 0, "notices"),
           ("shares", (0.8, 0.1, 0.1), FIX, 0, "notices"),
@@ -106,9 +106,9 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
 
 
 def traced(method: str, **switches: Any) -> Trace:
-    made = server(method_class(method), method, **{"capacity": CAPACITY, **switches})
-    made.population = Population(np.array([10.0, 10, 20, 10, 16, 10]), np.full(6, 1e9), None, "test")
-    return run(made, ROUNDS)
+    aggregator = server(method_class(method), method, **{"capacity": CAPACITY, **switches})
+    aggregator.population = Population(np.array([10.0, 10, 20, 10, 16, 10]), np.full(6, 1e9), None, "test")
+    return run(aggregator, ROUNDS)
 
 
 @lru_cache(maxsize=4)
@@ -122,9 +122,9 @@ def plain(method: str, *beside: tuple[str, Any]) -> Trace:
 def test_it_acts_first_where_it_should_and_moves_nothing_else(
     method: str, name: str, value: Any, beside: dict[str, Any], first: tuple[int, str], moved: set[str]
 ) -> None:
-    found = departures(plain(method, *beside.items()), traced(method, **{**beside, name: value}))
-    assert found[0] == first
-    assert {place for _, place in found} <= moved
+    differences = departures(plain(method, *beside.items()), traced(method, **{**beside, name: value}))
+    assert differences[0] == first
+    assert {what for _, what in differences} <= moved
 
 
 def test_a_scaler_under_batchnorm_changes_nothing() -> None:
@@ -132,23 +132,25 @@ def test_a_scaler_under_batchnorm_changes_nothing() -> None:
 
 
 def test_fedrolex_departs_from_heterofl_by_its_windows_from_the_second_round_on() -> None:
-    _, *found = departures(traced("heterofl", mask=False), plain("fedrolex"))  # the first: notices name the method
-    assert found[0] == (2, "parts")
-    assert {place for _, place in found} == {"parts", "weights"}
+    _, *differences = departures(
+        traced("heterofl", mask=False), plain("fedrolex")
+    )  # the first: notices name the method
+    assert differences[0] == (2, "parts")
+    assert {what for _, what in differences} == {"parts", "weights"}
 
 
 @pytest.mark.parametrize("method", ["heterofl", "fedrolex"])
 def test_groups_as_large_as_capacity_makes_them_change_only_whom_participants_are_taken_from(method: str) -> None:
     assert departures(plain(method), traced(method, groups=(1, 1, 1, 1, 2))) == []
-    made = server(method_class(method), method, capacity=CAPACITY, groups=(1, 1, 1, 1, 2))
-    assert made.selection_groups().tolist() == [0, 1, 2, 3, 4, 0]
+    aggregator = server(method_class(method), method, capacity=CAPACITY, groups=(1, 1, 1, 1, 2))
+    assert aggregator.selection_groups().tolist() == [0, 1, 2, 3, 4, 0]
     assert server(method_class(method), method, capacity=CAPACITY).selection_groups() is None
 
 
 def test_the_table_has_every_switch() -> None:
     for method in {row[0] for row in TABLE}:
         names = {row[1] for row in TABLE if row[0] == method}
-        own = {field.name for field in dataclasses.fields(method_class(method).Params)}
+        fields = {field.name for field in dataclasses.fields(method_class(method).Params)}
         inherited = {row[1] for row in TABLE if row[0] == "heterofl"} if method == "fedrolex" else set()
         # dense needs another family: see test_heterofl and test_splitmix; mask_test acts where clients are tested alone
-        assert names | inherited == own - {"dense", "mask_test"}, method
+        assert names | inherited == fields - {"dense", "mask_test"}, method

@@ -22,70 +22,76 @@ LOSSES = {client: 1.0 + 0.1 * client for client in range(1, 7)}
 
 def digest(state: State) -> str:
     """Of names, dtypes, shapes and bytes: equal for bitwise equal states alone."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, value in state.items():
-        found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
-    return found.hexdigest()
+        hasher.update(f"{name} {value.dtype} {tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
+    return hasher.hexdigest()
 
 
-def run(made: Any, rounds: int) -> Trace:
+def run(aggregator: Any, rounds: int) -> Trace:
     """The hooks of so many rounds as the runtime calls them; clients return made-up states."""
-    trace: Trace = {(0, "specs"): _specs(made), (0, "start"): _weights(made), (0, "notices"): list(made.events)}
+    trace: Trace = {
+        (0, "specs"): _specs(aggregator),
+        (0, "start"): _weights(aggregator),
+        (0, "notices"): list(aggregator.events),
+    }
     for number in range(1, rounds + 1):
-        made._internals = {}
-        for place, value in _round(made, number):
-            trace[number, place] = value
+        aggregator._internals = {}
+        for what, value in _round(aggregator, number):
+            trace[number, what] = value
     return trace
 
 
-def _specs(made: Any) -> list[tuple[str, Any]]:
-    return [(model.key, model.spec.to_json()) for model in made.pool]
+def _specs(aggregator: Any) -> list[tuple[str, Any]]:
+    return [(model.key, model.spec.to_json()) for model in aggregator.pool]
 
 
-def _weights(made: Any) -> list[str]:
-    return [digest(model.state) for model in made.pool]
+def _weights(aggregator: Any) -> list[str]:
+    return [digest(model.state) for model in aggregator.pool]
 
 
-def _round(made: Any, number: int) -> Iterator[tuple[str, Any]]:
-    items = made.assign(number, np.arange(1, made.task.num_clients + 1))
+def _round(aggregator: Any, number: int) -> Iterator[tuple[str, Any]]:
+    items = aggregator.assign(number, np.arange(1, aggregator.task.num_clients + 1))
     yield "models", [(item.client, item.model) for item in items]
-    yield "parts", {m.key: {g: c.tolist() for g, c in m.part.channels.items()} for m in made.pool if m.part}
+    yield "parts", {m.key: {g: c.tolist() for g, c in m.part.channels.items()} for m in aggregator.pool if m.part}
     yield "objective", [dict(item.objective) | dict(item.overrides) for item in items]
     yield "effort", [(item.compute_fraction, item.forward_fraction) for item in items]
-    yield "weight", [made.weight(item) for item in items]
-    updates = updates_for(made, number, items, LOSSES)
+    yield "weight", [aggregator.weight(item) for item in items]
+    updates = updates_for(aggregator, number, items, LOSSES)
     groups: dict[str, list[Any]] = {}
     for update in updates:
-        model = made.pool[update.item.model]
+        model = aggregator.pool[update.item.model]
         state = trained(model.state, number, update.client, model.key)
-        if made.reduces:
+        if aggregator.reduces:
             part = model.part.covered if model.part else None
-            groups.setdefault(model.whole, []).append((state, part, made.weight(update.item)))
+            groups.setdefault(model.whole, []).append((state, part, aggregator.weight(update.item)))
         else:
-            made.collect(number, update, state)
-    made.aggregate(number, updates, {key: count_mean(made.pool[key].state, found) for key, found in groups.items()})
+            aggregator.collect(number, update, state)
+    aggregator.aggregate(
+        number, updates, {key: count_mean(aggregator.pool[key].state, group) for key, group in groups.items()}
+    )
     for name in ("similarity", "activeness", "mixing", "thresholds", "invariant"):
-        yield name, made._internals.get(name)
+        yield name, aggregator._internals.get(name)
     for name in ("losses", "active", "utilities"):
-        yield name, repr(list(getattr(made, name, [])))
-    yield "weights", _weights(made)
-    models = len(made.pool)
-    made.evolve(number)
+        yield name, repr(list(getattr(aggregator, name, [])))
+    yield "weights", _weights(aggregator)
+    models = len(aggregator.pool)
+    aggregator.evolve(number)
     for name in ("doc", "selected_cells", "exhausted"):
-        yield name, made._internals.get(name)
-    yield "specs", _specs(made)
+        yield name, aggregator._internals.get(name)
+    yield "specs", _specs(aggregator)
     for name in ("op", "cell_id", "inserted", "g", "s", "noise", "seed", "output"):
-        yield name, [getattr(step, name) for step in _steps(made)] if len(made.pool) > models else None
-    yield "lineage", [(one.birth, one.root) for one in getattr(made, "lineages", [])]
-    yield "children", _weights(made)[models:]
-    plan = made.evaluation_plan()
+        yield name, [getattr(step, name) for step in _steps(aggregator)] if len(aggregator.pool) > models else None
+    yield "lineage", [(one.birth, one.root) for one in getattr(aggregator, "lineages", [])]
+    yield "children", _weights(aggregator)[models:]
+    plan = aggregator.evaluation_plan()
     yield "serve", (list(plan.serve), dict(plan.named))
-    made.history.append(with_accuracy(number, 0.5 + 0.002 * number))
-    yield "stop", made.finished(number) is not None
+    aggregator.history.append(with_accuracy(number, 0.5 + 0.002 * number))
+    yield "stop", aggregator.finished(number) is not None
 
 
-def _steps(made: Any) -> Sequence[Any]:
-    return made.lineages[-1].steps
+def _steps(aggregator: Any) -> Sequence[Any]:
+    return aggregator.lineages[-1].steps
 
 
 def departures(plain: Trace, other: Trace) -> list[tuple[int, str]]:

@@ -71,11 +71,11 @@ def test_a_damaged_file_is_named(tmp_path: Path):
         stored.whole()
 
 
-@pytest.mark.parametrize("place", ["../secret.safetensors", "/etc/passwd", "evaluations/x/round-000001.safetensors"])
-def test_a_line_names_no_other_file(tmp_path: Path, place: str):
+@pytest.mark.parametrize("path", ["../secret.safetensors", "/etc/passwd", "evaluations/x/round-000001.safetensors"])
+def test_a_line_names_no_other_file(tmp_path: Path, path: str):
     line, _ = write_evaluation(tmp_path, evaluation(1, [0.5]))
     with pytest.raises(ValueError, match="clients"):
-        evaluation_from_json(tmp_path, line | {"clients": place})
+        evaluation_from_json(tmp_path, line | {"clients": path})
 
 
 def test_forgotten_rounds_lose_their_files(tmp_path: Path):

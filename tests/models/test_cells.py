@@ -58,8 +58,8 @@ def test_cells_own_their_tensors_and_grow_by_the_group_they_name(family):
             assert widened == width + 3
             assert models.group_widths(wide).get(group, widened) == widened  # nobody may read a NAS cell of nothing
             deep = cells.deepened(spec, cell, ["new1", "new2"])
-            place = cells.cell_ids(spec).index(cell)
-            assert cells.cell_ids(deep)[place : place + 3] == (cell, "new1", "new2")
+            index = cells.cell_ids(spec).index(cell)
+            assert cells.cell_ids(deep)[index : index + 3] == (cell, "new1", "new2")
             assert set(cells.identity_zeros(deep, "new1")) <= models.layout(deep).keys()
 
     check()
@@ -90,10 +90,10 @@ def test_noise_disturbs_every_tensor_that_writes_replicas_and_nothing_else(famil
             if axis is None or (axis.group, axis.role) != (group, "out"):
                 assert torch.equal(tensor, plain[name])
                 continue
-            kept = old * axis.repeat
-            assert torch.equal(tensor[:kept], plain[name][:kept])
+            rows = old * axis.repeat
+            assert torch.equal(tensor[:rows], plain[name][:rows])
             if plain[name].std() > 0:
-                assert not (tensor[kept:] == plain[name][kept:]).any()
+                assert not (tensor[rows:] == plain[name][rows:]).any()
 
     check()
 

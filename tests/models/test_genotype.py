@@ -10,7 +10,7 @@ from fedscale_ext.models.families.genotype import EDGES, KERNEL, OPERATIONS, arc
 
 def test_every_operation_on_every_edge_survives_parsing():
     for shift in range(5):
-        genotype = {edge: OPERATIONS[(place + shift) % 5] for place, edge in enumerate(EDGES)}
+        genotype = {edge: OPERATIONS[(index + shift) % 5] for index, edge in enumerate(EDGES)}
         assert parse(arch_string(genotype)) == genotype
 
 
@@ -43,9 +43,9 @@ def test_bad_strings_name_what_is_wrong(text, message):
 def test_identity_genotypes_skip_their_input_and_can_always_learn():
     for operations in itertools.product(OPERATIONS, repeat=6):
         genotype = dict(zip(EDGES, operations, strict=True))
-        found = identity_genotype(genotype)
-        assert found[0, 3] == "skip_connect"
-        assert all(found[edge] in KERNEL or found[edge] == "none" for edge in ((1, 3), (2, 3)))
-        reached = {1: found[0, 1] != "none"}
-        reached[2] = found[0, 2] != "none" or (reached[1] and found[1, 2] != "none")
-        assert any(found[node, 3] in KERNEL and reached[node] for node in (1, 2))
+        identity = identity_genotype(genotype)
+        assert identity[0, 3] == "skip_connect"
+        assert all(identity[edge] in KERNEL or identity[edge] == "none" for edge in ((1, 3), (2, 3)))
+        reached = {1: identity[0, 1] != "none"}
+        reached[2] = identity[0, 2] != "none" or (reached[1] and identity[1, 2] != "none")
+        assert any(identity[node, 3] in KERNEL and reached[node] for node in (1, 2))

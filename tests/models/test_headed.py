@@ -18,10 +18,10 @@ def spec(body: str) -> ModelSpec:
 
 @pytest.mark.parametrize("body", BODIES)
 def test_heads_are_alike_and_the_layout_has_every_tensor(body: str) -> None:
-    own = spec(body)
-    assert ModelSpec.from_json(own.to_json()) == own
-    assert body_of(own)["num_classes"] == WIDTH
-    state, layout = models.initial_state(own, 1), models.layout(own)
+    headed_spec = spec(body)
+    assert ModelSpec.from_json(headed_spec.to_json()) == headed_spec
+    assert body_of(headed_spec)["num_classes"] == WIDTH
+    state, layout = models.initial_state(headed_spec, 1), models.layout(headed_spec)
     assert state["head.weight"].shape == (CLASSES, WIDTH) and set(HEAD) <= state.keys()
     assert layout.keys() == state.keys()
     sizes: dict[str, int] = {}
@@ -31,10 +31,10 @@ def test_heads_are_alike_and_the_layout_has_every_tensor(body: str) -> None:
             if axis is not None:
                 assert sizes.setdefault(axis.group, length // axis.repeat) == length // axis.repeat, (name, axis)
     assert (sizes["representation"], sizes["classes"]) == (WIDTH, CLASSES)
-    assert models.cost(own).forward_macs > models.cost(body_of(own)).forward_macs
-    assert all(name.startswith("body.") for name in models.taps(own))
-    module = models.build(own)
-    assert all(name in dict(module.named_modules()) for name in models.taps(own))
+    assert models.cost(headed_spec).forward_macs > models.cost(body_of(headed_spec)).forward_macs
+    assert all(name.startswith("body.") for name in models.taps(headed_spec))
+    module = models.build(headed_spec)
+    assert all(name in dict(module.named_modules()) for name in models.taps(headed_spec))
     assert module.eval()(torch.zeros(2, *SHAPE)).shape == (2, CLASSES)
 
 

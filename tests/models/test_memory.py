@@ -22,7 +22,7 @@ FLOAT = 4
 
 
 def test_activations_are_what_backward_passes_read() -> None:
-    found = training_memory(path_of(SPEC, ("identity",)), 2)
+    memory = training_memory(path_of(SPEC, ("identity",)), 2)
     stem = (
         2 * 3 * 16 * 16 + 2 * (2 * 8 * 8 * 8) + 2 * 8
     )  # input; inputs of BatchNorm and, as its output, ReLU; statistics
@@ -30,10 +30,10 @@ def test_activations_are_what_backward_passes_read() -> None:
     reduced = 2 * (2 * 16 * 4 * 4) + 2 * 16
     classifier = 2 * 16  # means over positions
     expected = FLOAT * (stem + pooled + reduced + classifier)
-    assert found.activations == pytest.approx(expected, rel=0.02)
+    assert memory.activations == pytest.approx(expected, rel=0.02)
     parameters = models.cost(path_of(SPEC, ("identity",))).parameters
-    assert found.gradients == found.optimizer == FLOAT * parameters
-    assert found.state == models.cost(path_of(SPEC, ("identity",))).bytes
+    assert memory.gradients == memory.optimizer == FLOAT * parameters
+    assert memory.state == models.cost(path_of(SPEC, ("identity",))).bytes
 
 
 def test_activations_grow_with_the_batch_alone() -> None:
@@ -63,10 +63,10 @@ def test_a_mixture_of_all_operators_takes_more_than_any_path() -> None:
 @given(data=st.data())
 def test_a_step_of_any_family_is_measured(family: str, data: st.DataObject) -> None:
     spec = data.draw(FAMILIES[family])
-    found = training_memory(spec, 2)
+    memory = training_memory(spec, 2)
     whole = models.cost(spec)
-    assert found.state == whole.bytes and 0 < found.gradients <= found.optimizer == FLOAT * whole.parameters
-    assert found.activations > 0
+    assert memory.state == whole.bytes and 0 < memory.gradients <= memory.optimizer == FLOAT * whole.parameters
+    assert memory.activations > 0
 
 
 @pytest.mark.parametrize("name", ["torchvision_resnet18", "timm:vit_tiny_patch16_224(patch_size=8, depth=2)"])

@@ -19,7 +19,7 @@ SHAPES = ((1, 28, 28), (3, 32, 32), (1, 49, 40), (3, 64, 64))
 
 def sizes(spec):
     """Length of every group, checked to be the same on all its axes."""
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     shapes = {name: tensor.shape for name, tensor in registry.skeleton(spec).state_dict().items()}
     layout = models.layout(spec)
     assert layout.keys() == shapes.keys()
@@ -27,8 +27,8 @@ def sizes(spec):
         assert len(axes) == len(shapes[name]), name
         for axis, length in zip(axes, shapes[name], strict=True):
             if axis is not None:
-                assert found.setdefault(axis.group, length // axis.repeat) * axis.repeat == length, name
-    return found
+                assert lengths.setdefault(axis.group, length // axis.repeat) * axis.repeat == length, name
+    return lengths
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -88,16 +88,16 @@ def test_a_prefix_is_the_whole_restricted_to_its_names(spec: ModelSpec, seed: in
     for exits in range(1, multi_exit.num_exits(spec) + 1):
         for heads in ("last", "all"):
             small = multi_exit.prefix(whole_spec, exits).replace(heads=heads)
-            own = {name: whole[name] for name in models.layout(small)}
+            state = {name: whole[name] for name in models.layout(small)}
             held = {n for n, tensor in models.build(small).state_dict().items() if tensor.shape == whole[n].shape}
-            assert held == own.keys()
-            assert models.layout(small) == {name: models.layout(whole_spec)[name] for name in own}
-            alone = network(small, own, train=True)(x)
+            assert held == state.keys()
+            assert models.layout(small) == {name: models.layout(whole_spec)[name] for name in state}
+            alone = network(small, state, train=True)(x)
             torch.testing.assert_close(alone, logits[:, exits - alone.shape[1] : exits], atol=1e-12, rtol=1e-12)
             assert alone.shape[1] == (exits if heads == "all" else 1)
-        assert names < own.keys()
-        assert {name.partition(".")[0] for name in own.keys() - names} >= {f"exit{exits}"}
-        names = set(own)
+        assert names < state.keys()
+        assert {name.partition(".")[0] for name in state.keys() - names} >= {f"exit{exits}"}
+        names = set(state)
     assert names == whole.keys()
 
 
@@ -115,7 +115,7 @@ def test_evaluation_gives_the_deepest_exit_or_the_mean_of_all(spec: ModelSpec, s
     torch.testing.assert_close(each[-1], last, atol=0, rtol=0)
     mean = network(spec.replace(predict="mean"), whole, train=False)(x)
     torch.testing.assert_close(
-        mean.softmax(1), torch.stack([own.softmax(1) for own in each]).mean(0), atol=1e-12, rtol=0
+        mean.softmax(1), torch.stack([logits.softmax(1) for logits in each]).mean(0), atol=1e-12, rtol=0
     )
     if len(each) > 1:
         torch.testing.assert_close(mean.exp().sum(1), torch.ones(3, dtype=torch.float64))
@@ -138,11 +138,11 @@ def test_what_no_prefix_holds_keeps_its_value() -> None:
         updates.append((models.initial_state(small, seed), dict.fromkeys(models.layout(small)), weight))
     mean = count_mean(whole, updates)
     for name, tensor in mean.items():
-        found = [(state[name], weight) for state, covered, weight in updates if name in covered]
-        if not found:
+        holders = [(state[name], weight) for state, covered, weight in updates if name in covered]
+        if not holders:
             assert torch.equal(tensor, whole[name]) and name.startswith(("block3", "exit3"))
         elif tensor.is_floating_point():
-            expected = sum(weight * value.double() for value, weight in found) / sum(weight for _, weight in found)
+            expected = sum(weight * value.double() for value, weight in holders) / sum(weight for _, weight in holders)
             torch.testing.assert_close(tensor, expected.float())
 
 

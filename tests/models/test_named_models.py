@@ -95,13 +95,15 @@ def test_fig_1bs_models_double_their_macs():
     macs = [cost(f"nasbench201_{times}x", FEMNIST).forward_macs for times in DOUBLINGS]
     assert len(macs) == 7
     assert macs[0] == cost("nasbench201_base", FEMNIST).forward_macs
-    for times, found in zip(DOUBLINGS, macs, strict=True):
-        assert found == pytest.approx(times * macs[0], rel=0.025)
+    for times, forward_macs in zip(DOUBLINGS, macs, strict=True):
+        assert forward_macs == pytest.approx(times * macs[0], rel=0.025)
 
 
-@pytest.mark.parametrize(("side", "kept"), [(28, 0), (32, 0), (48, 0), (49, 1), (64, 1), (96, 1), (97, 2), (224, 2)])
-def test_small_inputs_are_halved_less_at_first(side, kept):
-    assert early_halvings((1, side, side + 9), 2, 3) == early_halvings((1, side + 9, side), 2, 3) == kept
+@pytest.mark.parametrize(
+    ("side", "halvings"), [(28, 0), (32, 0), (48, 0), (49, 1), (64, 1), (96, 1), (97, 2), (224, 2)]
+)
+def test_small_inputs_are_halved_less_at_first(side, halvings):
+    assert early_halvings((1, side, side + 9), 2, 3) == early_halvings((1, side + 9, side), 2, 3) == halvings
 
 
 @pytest.mark.parametrize("name", TOO_SMALL)

@@ -17,20 +17,20 @@ SHAPE, CLASSES = (1, 18, 18), 5
 PAIRS = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small"), ("cnn_small", "single_exit_cnn3")]
 
 
-def spec(own: str, shared: str) -> ModelSpec:
-    return pair_spec(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)))
+def spec(personal: str, shared: str) -> ModelSpec:
+    return pair_spec(*(models.named_spec(name, SHAPE, CLASSES) for name in (personal, shared)))
 
 
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_a_pair_has_the_tensors_and_the_cost_of_both(names: tuple[str, str]) -> None:
     pair = spec(*names)
     assert ModelSpec.from_json(pair.to_json()) == pair
-    own, shared = member_specs(pair)
-    states = [models.initial_state(each, 1) for each in (own, shared)]
+    personal, shared = member_specs(pair)
+    states = [models.initial_state(each, 1) for each in (personal, shared)]
     state = models.initial_state(pair, 1)
     assert state.keys() == {f"own.{n}" for n in states[0]} | {f"shared.{n}" for n in states[1]}
     assert state.keys() == models.layout(pair).keys()
-    costs = [models.cost(each) for each in (own, shared)]
+    costs = [models.cost(each) for each in (personal, shared)]
     assert models.cost(pair).bytes == sum(cost.bytes for cost in costs)
     assert models.cost(pair).forward_macs == sum(cost.forward_macs for cost in costs)
 
@@ -41,8 +41,8 @@ def test_training_gives_both_and_evaluation_the_own_one(names: tuple[str, str]) 
     x = torch.randn(3, *SHAPE)
     with torch.no_grad():
         both = module(x)
-        shared, own = (each(x).reshape(3, CLASSES) for each in (module.shared, module.own))
-    torch.testing.assert_close(both, torch.stack([shared, own], 1))
+        shared, personal = (each(x).reshape(3, CLASSES) for each in (module.shared, module.own))
+    torch.testing.assert_close(both, torch.stack([shared, personal], 1))
     module.eval()
     assert torch.equal(module(x), module.own(x)) and module(x).shape == (3, CLASSES)
 
@@ -55,8 +55,8 @@ def test_side_by_side_equals_one_by_one(names: tuple[str, str]) -> None:
 HIDDEN = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
 
 
-def hidden_spec(own: str, shared: str) -> ModelSpec:
-    return pair_spec(*(models.named_spec(name, SHAPE, CLASSES) for name in (own, shared)), joined=FEATURES)
+def hidden_spec(personal: str, shared: str) -> ModelSpec:
+    return pair_spec(*(models.named_spec(name, SHAPE, CLASSES) for name in (personal, shared)), joined=FEATURES)
 
 
 @pytest.mark.parametrize("names", HIDDEN, ids="+".join)
@@ -68,10 +68,10 @@ def test_a_pair_that_compares_features_gives_the_error_of_the_projected_ones(nam
     module, reference = models.build(pair).double(), models.build(plain).double()
     reference.load_state_dict({name: value for name, value in module.state_dict().items() if name != PROJECTION})
     x = torch.randn(3, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    own, shared = (final_layer(part).name for part in member_specs(pair))
+    personal, shared = (final_layer(part).name for part in member_specs(pair))
     with torch.no_grad():
         with (
-            input_of(reference.own.get_submodule(own)) as of_own,
+            input_of(reference.own.get_submodule(personal)) as of_own,
             input_of(reference.shared.get_submodule(shared)) as of_shared,
         ):
             expected = reference(x)
@@ -105,15 +105,15 @@ def test_a_last_layer_that_is_not_torchs_own_is_refused() -> None:
 NESTED = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
 
 
-def fused_spec(own: str, shared: str) -> ModelSpec:
-    return pair_spec(models.named_spec(own, SHAPE, CLASSES), headed(models.named_spec(shared, SHAPE, CLASSES), 4),
+def fused_spec(personal: str, shared: str) -> ModelSpec:
+    return pair_spec(models.named_spec(personal, SHAPE, CLASSES), headed(models.named_spec(shared, SHAPE, CLASSES), 4),
                   joined=FUSED)  # fmt: skip
 
 
 @pytest.mark.parametrize("names", NESTED, ids="+".join)
 def test_fused_heads_read_a_map_of_both_networks_features(names: tuple[str, str]) -> None:
     pair = fused_spec(*names)
-    own, shared = member_specs(pair)
+    personal, shared = member_specs(pair)
     state = models.initial_state(pair, 1)
     assert models.layout(pair).keys() == state.keys()
     assert {name for name in state if not name.startswith(("own.", "shared."))} == set(PROJECTIONS)
@@ -122,8 +122,8 @@ def test_fused_heads_read_a_map_of_both_networks_features(names: tuple[str, str]
         {name: value.double() if value.is_floating_point() else value for name, value in state.items()}
     )
     x = torch.randn(3, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    layers = final_layer(own), final_layer(shared)
-    alone, features = [models.build(each).double() for each in (own, shared)], []
+    layers = final_layer(personal), final_layer(shared)
+    alone, features = [models.build(each).double() for each in (personal, shared)], []
     for network, begin, layer in zip(alone, ("own.", "shared."), layers, strict=True):
         every = module.state_dict().items()
         network.load_state_dict({name.removeprefix(begin): value for name, value in every if name.startswith(begin)})
@@ -142,7 +142,7 @@ def test_fused_heads_read_a_map_of_both_networks_features(names: tuple[str, str]
     assert module(x).shape == (3, CLASSES)
     width = layers[0].width
     heads = CLASSES * (width + 4)  # each last layer runs twice
-    macs = sum(models.cost(each).forward_macs for each in (own, shared)) + width * (width + 4) + heads
+    macs = sum(models.cost(each).forward_macs for each in (personal, shared)) + width * (width + 4) + heads
     assert models.cost(pair).forward_macs == macs
 
 

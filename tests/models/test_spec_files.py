@@ -171,9 +171,9 @@ def test_a_baseline_trains_the_largest_model_of_a_finished_job(job_file: Path) -
     largest = done["models"][-1]
     assert largest["key"] != "m0"
     path = Path(done["log_dir"], "models", f"{largest['key']}.json")
-    given = fedscale_ext.run(job_file, job_name="given", model=str(path), rounds=1)
-    assert given["models"][0]["spec"] == largest["spec"]
-    assert given["models"][0]["cost"] == largest["cost"]
+    baseline = fedscale_ext.run(job_file, job_name="given", model=str(path), rounds=1)
+    assert baseline["models"][0]["spec"] == largest["spec"]
+    assert baseline["models"][0]["cost"] == largest["cost"]
 
 
 def test_a_job_given_a_large_model_has_the_devices_of_the_job_with_the_small_one(job_file: Path) -> None:

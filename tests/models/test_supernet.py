@@ -32,12 +32,12 @@ def test_the_cost_of_a_path_is_what_its_model_is_measured_to_cost(name: str) -> 
     table = supernet.tables(spec)
     for path in [supernet.dearest_path(spec), supernet.cheapest_path(spec), *(drawn(spec, seed) for seed in range(3))]:
         small = supernet.path_of(spec, path)
-        found = models.cost(small)
-        assert found == measure(skeleton(small), spec["input_shape"])
-        assert found.forward_macs == supernet.path_cost(table, path)
+        cost = models.cost(small)
+        assert cost == measure(skeleton(small), spec["input_shape"])
+        assert cost.forward_macs == supernet.path_cost(table, path)
         picked = np.arange(len(path)), table.indices(path)
-        assert found.parameters == table.fixed_parameters + table.parameters[picked].sum()
-        assert found.bytes == table.fixed_bytes + table.bytes[picked].sum()
+        assert cost.parameters == table.fixed_parameters + table.parameters[picked].sum()
+        assert cost.bytes == table.fixed_bytes + table.bytes[picked].sum()
         assert table.path(table.indices(path)) == path
     assert len({supernet.path_cost(table, drawn(spec, seed)) for seed in range(6)}) > 1
 
@@ -45,12 +45,12 @@ def test_the_cost_of_a_path_is_what_its_model_is_measured_to_cost(name: str) -> 
 @pytest.mark.parametrize("name", SPACES)
 def test_a_supernet_costs_all_its_parameters_and_its_dearest_path(name: str) -> None:
     spec = SMALL_SPACES.get(name, tiny)()
-    found, dear = models.cost(spec), models.cost(supernet.path_of(spec, supernet.dearest_path(spec)))
-    assert (found.forward_macs, found.training_macs) == (dear.forward_macs, dear.training_macs)
-    assert found.forward_macs >= max(models.cost(supernet.path_of(spec, drawn(spec, s))).forward_macs for s in range(9))
+    cost, dear = models.cost(spec), models.cost(supernet.path_of(spec, supernet.dearest_path(spec)))
+    assert (cost.forward_macs, cost.training_macs) == (dear.forward_macs, dear.training_macs)
+    assert cost.forward_macs >= max(models.cost(supernet.path_of(spec, drawn(spec, s))).forward_macs for s in range(9))
     state = models.initial_state(spec, 1)
-    assert found.bytes == sum(tensor.nbytes for tensor in state.values())
-    assert found.parameters == sum(p.numel() for p in models.build(spec).parameters())
+    assert cost.bytes == sum(tensor.nbytes for tensor in state.values())
+    assert cost.parameters == sum(p.numel() for p in models.build(spec).parameters())
     assert list(models.layout(spec)) == list(state)
     assert all(len(axes) == state[tensor].dim() for tensor, axes in models.layout(spec).items())
 
@@ -92,15 +92,15 @@ def test_what_is_restricted_computes_the_same_bit_for_bit(name: str, data: st.Da
     whole.load_state_dict(state)
     whole.choose(path)
     for small in (supernet.restricted(spec, held), supernet.path_of(spec, path)):
-        own = {tensor: state[tensor].clone() for tensor in models.layout(small)}
+        tensors = {tensor: state[tensor].clone() for tensor in models.layout(small)}
         part = models.build(small)
-        part.load_state_dict(own)
+        part.load_state_dict(tensors)
         if models.searched(small):
             part.choose(path)
         for training in (True, False):
             whole.load_state_dict(state)
             assert torch.equal(whole.train(training)(x), part.train(training)(x))
-            part.load_state_dict(own)
+            part.load_state_dict(tensors)
 
 
 @pytest.mark.parametrize("name", SMALL_SPACES)
@@ -185,8 +185,8 @@ def test_paths_train_in_cohorts_and_supernets_do_not() -> None:
 def operator(name: str, in_width: int, width: int) -> torch.nn.Module:
     spec = short_rnn(embedding=in_width, hidden=width)
     module: Any = models.build(spec).double()
-    found: torch.nn.Module = getattr(module.layers[1], name)
-    return found
+    layer: torch.nn.Module = getattr(module.layers[1], name)
+    return layer
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "ligru", "qrnn", "linear", "causal_conv", "zero"])

@@ -46,14 +46,14 @@ def test_every_operator_of_cnn_l() -> None:
     for group, (mmacs, kparams) in enumerate(zip(CNN_L_MMACS, CNN_L_KPARAMS, strict=True)):
         for layer in range(4 * group, 4 * group + 4):
             np.testing.assert_allclose(table.macs[layer] / 1e6, mmacs, rtol=0, atol=PRINTED)
-            for found, printed in zip(table.parameters[layer] / 1e3, kparams, strict=True):
-                assert found == pytest.approx(printed, rel=0, abs=digits(printed))
+            for value, printed in zip(table.parameters[layer] / 1e3, kparams, strict=True):
+                assert value == pytest.approx(printed, rel=0, abs=digits(printed))
 
 
 def test_every_operator_of_rnn() -> None:
     table = supernet.tables(space("rnn"), published=True)
-    wanted = [FIRST, [*FIRST, 0], [*LATER, 0], [*LATER, 0, 0]]
-    for row, held, mmacs in zip(table.macs, table.held, wanted, strict=True):
+    expected = [FIRST, [*FIRST, 0], [*LATER, 0], [*LATER, 0, 0]]
+    for row, held, mmacs in zip(table.macs, table.held, expected, strict=True):
         assert held.sum() == len(mmacs)
         np.testing.assert_allclose(row[held] / 1e6, mmacs, rtol=0, atol=PRINTED)
         assert np.isinf(row[~held]).all()

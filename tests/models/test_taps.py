@@ -17,10 +17,10 @@ from tests.models.architectures import CLASSES, FAMILIES, SHAPE
 def test_every_family_declares_taps_that_change_nothing(family, data):
     spec = data.draw(FAMILIES[family])
     module, x = models.build(spec).eval(), torch.randn(3, *SHAPE)
-    logits, found = features(module, x, models.taps(spec))
+    logits, tapped = features(module, x, models.taps(spec))
     assert torch.equal(logits, module(x)) and logits.shape == (3, CLASSES)
-    assert tuple(found) == models.taps(spec) and not any(part._forward_hooks for part in module.modules())
-    maps = [as_map(each, SHAPE[1] / SHAPE[2]) for each in found.values()]
+    assert tuple(tapped) == models.taps(spec) and not any(part._forward_hooks for part in module.modules())
+    maps = [as_map(each, SHAPE[1] / SHAPE[2]) for each in tapped.values()]
     assert map_shapes(spec, models.taps(spec)) == tuple(tuple(each.shape[1:]) for each in maps)
     other = {name: each.clone() for name, each in models.build(spec).eval().state_dict().items()}
     replaced = models.build(spec).eval()
@@ -30,12 +30,12 @@ def test_every_family_declares_taps_that_change_nothing(family, data):
 
 def test_the_taps_of_moss():
     """Sheet of the paper's types: stem and stages, at 3x32x32."""
-    wanted = {
+    expected = {
         "resnet18": [(64, 32), (64, 32), (128, 16), (256, 8), (512, 4)],
         "mobilenetv2": [(32, 32), (24, 32), (32, 16), (96, 8), (320, 4)],
         "lenet_80k": [(6, 32), (16, 16)],
     }
-    for name, sizes in wanted.items():
+    for name, sizes in expected.items():
         spec = models.named_spec(name, (3, 32, 32), 10)
         assert map_shapes(spec, models.taps(spec)) == tuple((width, side, side) for width, side in sizes)
 

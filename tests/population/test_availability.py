@@ -98,7 +98,7 @@ def test_each_client_at_its_own_time_is_the_same_question(
 ) -> None:
     online = availability(tmp_path_factory.mktemp("t"), clients, 9)
     positions = np.arange(len(now)) * 5 % 9
-    expected = [online.online(time)[place] for place, time in zip(positions, now, strict=True)]
+    expected = [online.online(time)[position] for position, time in zip(positions, now, strict=True)]
     assert online.online_at(positions, np.array(now)).tolist() == expected
 
 
@@ -123,11 +123,11 @@ def test_who_is_ever_online_is_online_at_some_time(
     assert online.ever_online().tolist() == [online.next_online(0, client) is not None for client in alone]
 
 
-@pytest.mark.parametrize(("finish", "asked"), [(1e-6, 0.5), (1e12, 5.0)])
-def test_the_shortest_and_the_longest_period_still_count(tmp_path: Path, finish: float, asked: float) -> None:
+@pytest.mark.parametrize(("finish", "now"), [(1e-6, 0.5), (1e12, 5.0)])
+def test_the_shortest_and_the_longest_period_still_count(tmp_path: Path, finish: float, now: float) -> None:
     online = availability(tmp_path, [([0], [1e12], finish), ([], [], finish)])
-    assert online.online(asked).tolist() == [True, False]
-    assert online.next_online(asked) == asked
+    assert online.online(now).tolist() == [True, False]
+    assert online.next_online(now) == now
 
 
 @pytest.mark.parametrize(

@@ -228,14 +228,14 @@ def test_truncated_npz(tmp_path: Path) -> None:
     assert not zipfile.is_zipfile(tmp_path / "trace.npz")
 
 
-@pytest.mark.parametrize("place", [0, 6, 8, 10, 11, 20, 30, 60, 127])
+@pytest.mark.parametrize("offset", [0, 6, 8, 10, 11, 20, 30, 60, 127])
 @pytest.mark.parametrize("flip", [0x01, 0x20, 0xFF])
-def test_a_damaged_array_header_ends_in_a_sentence(tmp_path: Path, place: int, flip: int) -> None:
+def test_a_damaged_array_header_ends_in_a_sentence(tmp_path: Path, offset: int, flip: int) -> None:
     """The archive is sound, so that nothing but the header tells; numpy raises a TokenError for some."""
     array = io.BytesIO()
     np.save(array, np.array([1, 2]))
     damaged = bytearray(array.getvalue())
-    damaged[place] ^= flip
+    damaged[offset] ^= flip
     with zipfile.ZipFile(npz(tmp_path, client_id=None), "a") as archive:
         archive.writestr("client_id.npy", bytes(damaged))
     with contextlib.suppress(UserError):  # a header that still reads as two whole numbers is one

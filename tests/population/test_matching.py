@@ -37,8 +37,8 @@ NAMES = ["3", "1", "2"]
 def test_rows_are_matched_by_name_where_the_trace_names_clients(
     ids: list[int] | list[str], clients: list[str], match: str, rows: list[int], how: str
 ) -> None:
-    found = match_rows(np.array(ids), clients, match, "trace")
-    assert (found.rows.tolist(), found.how, found.by_id) == (rows, how, how.startswith("by client_id"))
+    matched = match_rows(np.array(ids), clients, match, "trace")
+    assert (matched.rows.tolist(), matched.how, matched.by_id) == (rows, how, how.startswith("by client_id"))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_trace_that_lacks_clients_is_named_with_its_key(files: tuple[str, str]
 
 def test_a_name_is_matched_however_its_accented_letters_are_coded() -> None:
     composed, decomposed = "caf\u00e9", "cafe\u0301"
-    found = match_rows(np.array(["x", decomposed]), [composed, "x"], "auto", "trace")
-    assert found.by_id and found.rows.tolist() == [1, 0]
+    matched = match_rows(np.array(["x", decomposed]), [composed, "x"], "auto", "trace")
+    assert matched.by_id and matched.rows.tolist() == [1, 0]
     both = match_rows(np.array([decomposed, composed]), [composed, decomposed], "auto", "trace")
     assert both.rows.tolist() == [1, 0]  # to the letter, where that suffices
     shared = match_rows(np.array(["x", decomposed, "y"]), [composed, decomposed, "x"], "auto", "trace")
@@ -118,6 +118,6 @@ def test_a_name_is_matched_however_its_accented_letters_are_coded() -> None:
 def test_half_a_million_names_are_matched_quickly() -> None:
     names = [f"client-{number:07d}" for number in range(500_000)]
     begin = time.process_time()
-    found = match_rows(np.array(names[::-1]), names, "auto", "trace")
+    matched = match_rows(np.array(names[::-1]), names, "auto", "trace")
     assert time.process_time() - begin < 4  # about 0.4
-    assert found.rows[0] == 499_999
+    assert matched.rows[0] == 499_999

@@ -50,11 +50,15 @@ def test_devices_of_fedscale_and_ones_up_to_ten_times_as_slow_or_fast_need_no_wo
     assert capacity_note(few, "a") is None
 
 
-@pytest.mark.parametrize(("period", "told"), [(24.0, True), (86400.0 * 1000, True), (HOUR, False), (60 * DAY, False)])
-def test_a_period_in_another_unit_than_seconds_is_reported(period: float, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("period", "reported"), [(24.0, True), (86400.0 * 1000, True), (HOUR, False), (60 * DAY, False)]
+)
+def test_a_period_in_another_unit_than_seconds_is_reported(period: float, reported: bool) -> None:
     note = availability_note(online(period), "device_avail_file b.csv") or ""
-    assert bool(note) == told
-    assert not told or (note.startswith("device_avail_file b.csv: ") and "finish_time" in note and "seconds" in note)
+    assert bool(note) == reported
+    assert not reported or (
+        note.startswith("device_avail_file b.csv: ") and "finish_time" in note and "seconds" in note
+    )
 
 
 def test_intervals_beyond_the_period_are_reported() -> None:

@@ -22,7 +22,7 @@ positive = st.floats(1e-300, 1e300, allow_nan=False)
 
 
 def availability(*clients: list[tuple[float, float]], finish: float = 100.0) -> AvailabilityTrace:
-    intervals = [interval for own in clients for interval in own]
+    intervals = [interval for client in clients for interval in client]
     return AvailabilityTrace(
         np.arange(len(clients)),
         np.cumsum([0, *map(len, clients)]),
@@ -121,7 +121,7 @@ def test_kinds_are_told_apart(tmp_path: Path) -> None:
 
 def test_figures_of_availability_by_hand() -> None:
     hour = 3600.0
-    found = online(
+    figures = online(
         availability(
             [(0, 6 * hour), (5 * hour, 12 * hour)],  # overlap: half of the day
             [],
@@ -130,16 +130,16 @@ def test_figures_of_availability_by_hand() -> None:
             finish=24 * hour,
         )
     )
-    assert found.share.tolist() == [0.5, 0, 1 / 24, 1]
-    assert found.intervals.tolist() == [2, 0, 1, 1]
-    assert found.minutes.tolist() == [360, 420, 60, 1440]
-    assert found.by_hour.tolist() == [0.5] * 12 + [0.25] * 11 + [0.5]
+    assert figures.share.tolist() == [0.5, 0, 1 / 24, 1]
+    assert figures.intervals.tolist() == [2, 0, 1, 1]
+    assert figures.minutes.tolist() == [360, 420, 60, 1440]
+    assert figures.by_hour.tolist() == [0.5] * 12 + [0.25] * 11 + [0.5]
 
 
 def test_hours_count_short_intervals() -> None:
     """Five minutes of each hour, none of them at its middle."""
-    found = online(availability([(0, 300)], [(300, 600)], finish=3600))
-    np.testing.assert_allclose(found.by_hour, np.full(24, 1 / 12))
+    figures = online(availability([(0, 300)], [(300, 600)], finish=3600))
+    np.testing.assert_allclose(figures.by_hour, np.full(24, 1 / 12))
 
 
 @settings(max_examples=30)

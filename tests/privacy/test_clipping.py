@@ -38,9 +38,9 @@ def floating(change: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def rows(states: dict[str, torch.Tensor]) -> torch.Tensor:
     """Every client's change, [clients, entries]."""
-    own = start()
+    initial = start()
     return torch.cat(
-        [(states[name] - own[name]).double().reshape(len(states["b"]), -1) for name in SHAPES], dim=1
+        [(states[name] - initial[name]).double().reshape(len(states["b"]), -1) for name in SHAPES], dim=1
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_a_clipped_change_keeps_its_direction_and_has_at_most_the_norm(key: int,
 
 @FAST
 @given(st.integers(0, 1000), st.integers(0, 3), st.sampled_from([0.1, 3.0, 1e3]), st.sampled_from([0.0, 1.0, 50.0]))
-def test_one_client_moves_a_sum_by_one_norm_or_two(key: int, place: int, limit: float, other: float) -> None:
+def test_one_client_moves_a_sum_by_one_norm_or_two(key: int, client: int, limit: float, other: float) -> None:
     def sums(states: dict[str, torch.Tensor]) -> torch.Tensor:
         total = UnitSum(start(), clip_norm=limit)
         total.add(states, [1.0] * 4)
@@ -93,7 +93,7 @@ def test_one_client_moves_a_sum_by_one_norm_or_two(key: int, place: int, limit: 
     here, replaced = trained(4, key, "other", scale=other), {}
     for name, tensor in states.items():
         replaced[name] = tensor.clone()
-        replaced[name][place] = here[name][place]  # with scale 0: as if the client had no data
+        replaced[name][client] = here[name][client]  # with scale 0: as if the client had no data
     moved = float((sums(states) - sums(replaced)).norm())
     assert moved <= (1 if other == 0 else 2) * limit * (1 + 1e-5) + 1e-5
     assert moved > 0

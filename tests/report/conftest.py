@@ -6,7 +6,9 @@ import pytest
 from written_job import write_job
 
 from fedscale_ext.report import comparison, single
+from fedscale_ext.report.arms import Arm, arms_of
 from fedscale_ext.report.build import build
+from fedscale_ext.report.loading import load_job
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +20,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         write_job(root / "hfl", method="heterofl", shift=-0.1),
         write_job(root / "early", method="fedavg", finished=False, clients=False),
     ]
+
+
+@pytest.fixture
+def arms(folders: list[Path]) -> list[Arm]:
+    return arms_of([load_job(folder) for folder in folders])
 
 
 @pytest.fixture(scope="session")

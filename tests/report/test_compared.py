@@ -157,10 +157,10 @@ def marks(arms: list[Arm], key: str) -> list[bool]:
 
 def cheap(*arms: Arm) -> None:
     """Let the first of arms cost least and spread least."""
-    for place, arm in enumerate(arms):
+    for index, arm in enumerate(arms):
         for job in arm.jobs:
-            job.summary["cost"]["training_macs"] = 1e6 * (place + 1)
-            job.summary["accuracy"]["iqr"] = 0.1 * (place + 1)
+            job.summary["cost"]["training_macs"] = 1e6 * (index + 1)
+            job.summary["accuracy"]["iqr"] = 0.1 * (index + 1)
 
 
 def test_a_job_whose_clients_diverged_is_the_best_in_no_column(compared: Any) -> None:
@@ -180,14 +180,14 @@ def test_a_failure_that_is_no_divergence_takes_no_mark(compared: Any) -> None:
     assert marks(arms, "macs") == [True, False] and cautions(arms) == []
 
 
-def guesses(own: float, shared: float | None) -> dict[str, Any]:
+def guesses(majority: float, shared: float | None) -> dict[str, Any]:
     """Settings of a job whose mean accuracy is about 0.71, with these floors."""
-    floor = {"majority": {**FLOOR["majority"], "mean": own}}
+    floor = {"majority": {**FLOOR["majority"], "mean": majority}}
     return {"floor": floor if shared is None else {**floor, "most_frequent": {**FLOOR["majority"], "mean": shared}}}
 
 
 @pytest.mark.parametrize(
-    ("own", "shared", "personal", "marked"),
+    ("majority", "shared", "personal", "marked"),
     [
         (0.1, 0.9, False, False),
         (0.9, 0.1, False, True),  # a shared model cannot guess each client's own label
@@ -198,9 +198,9 @@ def guesses(own: float, shared: float | None) -> dict[str, Any]:
     ],
 )
 def test_a_job_that_only_guesses_is_the_best_in_no_column(
-    compared: Any, own: float, shared: float | None, personal: bool, marked: bool
+    compared: Any, majority: float, shared: float | None, personal: bool, marked: bool
 ) -> None:
-    low, high = {**guesses(own, shared), "personal": personal}, {"shift": 0.25, "personal": personal}
+    low, high = {**guesses(majority, shared), "personal": personal}, {"shift": 0.25, "personal": personal}
     arms = compared(fedavg=low, fedprox=high, heterofl={"shift": 0.2, "personal": personal})
     cheap(*arms)
     assert marks(arms, "iqr") == marks(arms, "macs") == [marked, not marked, False]

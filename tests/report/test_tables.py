@@ -75,10 +75,10 @@ def test_a_job_that_stopped_early_or_tested_nobody():
     assert dict(summary_table(summarise(header(), [], models())))["client accuracy"] == "no client was tested"
 
 
-@pytest.mark.parametrize(("loss", "told"), [(None, "–"), ("inf", "inf"), (2.5, "2.5000")])
-def test_a_model_that_diverged_still_has_a_table(loss, told):
+@pytest.mark.parametrize(("loss", "text"), [(None, "–"), ("inf", "inf"), (2.5, "2.5000")])
+def test_a_model_that_diverged_still_has_a_table(loss, text):
     rows = dict(summary_table({**summary(), "loss": {"train": loss, "test": loss}}))
-    assert rows["loss"] == f"training {told}, test {told} over samples"
+    assert rows["loss"] == f"training {text}, test {text} over samples"
 
 
 def test_models_are_listed():

@@ -37,12 +37,12 @@ def test_the_newest_comes_back(tmp_path: Path):
     assert checkpoint.load(tmp_path / "absent", CONFIG) is None
     for round in (10, 20):
         checkpoint.save(tmp_path, round, TENSORS, {**DATA, "round": round}, CONFIG, keep=2)
-    found = checkpoint.load(tmp_path, CONFIG)
-    assert found is not None and found.round == 20
-    assert found.data == {**DATA, "round": 20}
-    assert found.tensors.keys() == TENSORS.keys()
+    loaded = checkpoint.load(tmp_path, CONFIG)
+    assert loaded is not None and loaded.round == 20
+    assert loaded.data == {**DATA, "round": 20}
+    assert loaded.tensors.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
-        assert torch.equal(found.tensors[name], tensor) and found.tensors[name].dtype == tensor.dtype
+        assert torch.equal(loaded.tensors[name], tensor) and loaded.tensors[name].dtype == tensor.dtype
 
 
 @settings(
@@ -54,16 +54,16 @@ def test_the_newest_comes_back(tmp_path: Path):
 @given(json_values)
 def test_json_comes_back_exactly(tmp_path: Path, data):
     checkpoint.save(tmp_path, 1, {}, data, CONFIG, keep=2)
-    found = checkpoint.load(tmp_path, CONFIG)
-    assert found is not None and found.data == data and repr(found.data) == repr(data)
+    loaded = checkpoint.load(tmp_path, CONFIG)
+    assert loaded is not None and loaded.data == data and repr(loaded.data) == repr(data)
 
 
 def test_floats_of_every_kind_come_back_bit_for_bit(tmp_path: Path):
     values = [float("inf"), -0.0, 0.1 + 0.2, float(np.float32(0.1)), float("nan"), 1.7976931348623157e308]
     checkpoint.save(tmp_path, 1, {}, values, CONFIG, keep=2)
-    found = checkpoint.load(tmp_path, CONFIG)
-    assert found is not None
-    assert [struct.pack("d", value) for value in found.data] == [struct.pack("d", value) for value in values]
+    loaded = checkpoint.load(tmp_path, CONFIG)
+    assert loaded is not None
+    assert [struct.pack("d", value) for value in loaded.data] == [struct.pack("d", value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_another_configuration_is_refused_by_the_settings_that_differ(tmp_path: 
 def test_keys_of_methods_that_the_job_does_not_use_bind_nothing(tmp_path: Path):
     checkpoint.save(tmp_path, 10, TENSORS, DATA, {**CONFIG, "fedmd.groups": [2, 5]}, keep=2)
     for now in (CONFIG, {**CONFIG, "fedmd.groups": [3, 4]}, {**CONFIG, "moss.lr": 0.1}):
-        found = checkpoint.load(tmp_path, now)
-        assert found is not None and found.round == 10
+        loaded = checkpoint.load(tmp_path, now)
+        assert loaded is not None and loaded.round == 10
 
 
 def test_a_setting_that_an_older_release_had_not_is_its_default(tmp_path: Path):
@@ -139,8 +139,8 @@ def test_a_setting_that_an_older_release_had_not_is_its_default(tmp_path: Path):
     def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"test_on_all": False, **settings}
 
-    found = checkpoint.load(tmp_path, {**CONFIG, "test_on_all": False}, complete=complete)
-    assert found is not None and found.round == 10
+    loaded = checkpoint.load(tmp_path, {**CONFIG, "test_on_all": False}, complete=complete)
+    assert loaded is not None and loaded.round == 10
     with pytest.raises(UserError, match="configuration: test_on_all was false and is true;"):
         checkpoint.load(tmp_path, {**CONFIG, "test_on_all": True}, complete=complete)
 
@@ -151,8 +151,8 @@ def test_a_damaged_file_is_refused_and_the_one_before_offered(tmp_path: Path):
     damage(tmp_path / "checkpoint-000020.safetensors")
     with pytest.raises(UserError, match=r"20.safetensors is damaged.*--resume-from 10 continues .*000010.safetensors"):
         checkpoint.load(tmp_path, CONFIG)
-    found = checkpoint.load(tmp_path, CONFIG, 10)
-    assert found is not None and found.round == 10
+    loaded = checkpoint.load(tmp_path, CONFIG, 10)
+    assert loaded is not None and loaded.round == 10
     with pytest.raises(UserError, match=r"no checkpoint of round 15; --resume-from 20 continues"):
         checkpoint.load(tmp_path, CONFIG, 15)
     damage(tmp_path / "checkpoint-000010.safetensors")
@@ -163,8 +163,8 @@ def test_a_damaged_file_is_refused_and_the_one_before_offered(tmp_path: Path):
 def test_one_flipped_byte_anywhere_is_refused(tmp_path: Path):
     path = checkpoint.save(tmp_path, 10, {"w": torch.arange(3.0)}, {"n": 1}, {}, keep=1)
     content = path.read_bytes()
-    for place in range(len(content)):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    for index in range(len(content)):
+        path.write_bytes(content[:index] + bytes([content[index] ^ 1]) + content[index + 1 :])
         with pytest.raises(UserError, match="is damaged or no file of this program"):
             checkpoint.load(tmp_path, {})
 
@@ -185,7 +185,7 @@ def test_a_renamed_file_is_refused(tmp_path: Path):
 def test_a_killed_write_leaves_the_old_checkpoint(tmp_path: Path):
     checkpoint.save(tmp_path, 10, TENSORS, DATA, CONFIG, keep=2)
     (tmp_path / ".checkpoint-000020.safetensors.1.tmp").write_bytes(b"half")
-    found = checkpoint.load(tmp_path, CONFIG)
-    assert found is not None and found.round == 10
+    loaded = checkpoint.load(tmp_path, CONFIG)
+    assert loaded is not None and loaded.round == 10
     checkpoint.save(tmp_path, 20, TENSORS, DATA, CONFIG, keep=2)
     assert files(tmp_path) == ["checkpoint-000010.safetensors", "checkpoint-000020.safetensors"]

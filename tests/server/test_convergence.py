@@ -21,10 +21,10 @@ KEYS = {"model": "cnn_small", "rounds": 6, "eval_interval": 1, "stop_gain": 1.0,
 @pytest.mark.parametrize("method", ["fedavg", "heterofl", "fedtrans"])
 def test_a_job_ends_where_its_accuracy_has_converged(job_file: Path, method: str) -> None:
     model = "nasbench201_base" if method == "fedtrans" else "cnn_small"
-    found = fedscale_ext.run(job_file, **{**KEYS, "model": model}, method=method, personalise_epochs=1)
-    assert found["rounds"] == found["converged_round"] == 3  # no accuracy rises by more than 1
-    assert found["stopped"] == "accuracy rose by no more than 1 over 2 rounds"
-    assert found["personalised"] is not None  # the last round has what last rounds have
+    summary = fedscale_ext.run(job_file, **{**KEYS, "model": model}, method=method, personalise_epochs=1)
+    assert summary["rounds"] == summary["converged_round"] == 3  # no accuracy rises by more than 1
+    assert summary["stopped"] == "accuracy rose by no more than 1 over 2 rounds"
+    assert summary["personalised"] is not None  # the last round has what last rounds have
 
 
 def test_a_converged_job_that_is_resumed_trains_no_further(job_file: Path) -> None:
@@ -51,13 +51,13 @@ def test_a_job_that_is_resumed_for_more_rounds_ends_where_an_undisturbed_one_doe
 
 def test_evaluations_may_be_counted_instead_of_rounds(job_file: Path) -> None:
     keys = {**KEYS, "eval_interval": 2, "rounds": 8, "stop_unit": "evaluations"}  # in rounds 1, 2, 4, 6, 8
-    found = fedscale_ext.run(job_file, **keys)
-    assert found["rounds"] == 4 and found["stopped"] == "accuracy rose by no more than 1 over 2 evaluations"
+    summary = fedscale_ext.run(job_file, **keys)
+    assert summary["rounds"] == 4 and summary["stopped"] == "accuracy rose by no more than 1 over 2 evaluations"
 
 
 def test_a_job_without_the_rule_says_nothing_of_it(job_file: Path) -> None:
-    found = fedscale_ext.run(job_file, model="cnn_small", rounds=1)
-    assert found["converged_round"] is None and found["stopped"] is None
+    summary = fedscale_ext.run(job_file, model="cnn_small", rounds=1)
+    assert summary["converged_round"] is None and summary["stopped"] is None
 
 
 @pytest.mark.parametrize("key", ["stop_patience=5", "stop_unit=evaluations"])
@@ -69,8 +69,8 @@ def test_keys_of_the_rule_need_the_rule(job_file: Path, key: str) -> None:
 
 def test_null_takes_the_rule_away_with_its_keys(job_file: Path) -> None:
     keys = {**KEYS, "stop_gain": None, "stop_unit": "evaluations", "rounds": 3}
-    found = fedscale_ext.run(job_file, **keys)
-    assert found["rounds"] == 3 and found["stopped"] is None
+    summary = fedscale_ext.run(job_file, **keys)
+    assert summary["rounds"] == 3 and summary["stopped"] is None
     idle = idle_keys(with_values(load_config(job_file), **keys))
     assert idle == "stop_patience, stop_unit do nothing: stop_gain is null"
 
@@ -92,21 +92,21 @@ def test_a_job_ends_when_its_clients_have_computed_enough(job_file: Path) -> Non
     keys = {"model": "cnn_small", "rounds": 6, "eval_interval": 10}
     whole = fedscale_ext.run(job_file, **keys)
     per_round = whole["cost"]["training_macs"] / 6
-    found = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less")
-    assert found["rounds"] == 3 and found["stopped"].startswith("clients' training took ")
-    assert found["accuracy"]["mean"] is not None  # the last round is tested
+    summary = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less")
+    assert summary["rounds"] == 3 and summary["stopped"].startswith("clients' training took ")
+    assert summary["accuracy"]["mean"] is not None  # the last round is tested
     again = fedscale_ext.run(job_file, **keys, stop_macs=2.5 * per_round, job_name="less", resume=True)
-    assert again["rounds"] == 3 and again["stopped"] == found["stopped"]
+    assert again["rounds"] == 3 and again["stopped"] == summary["stopped"]
 
 
 def test_clients_are_tested_at_equal_steps_of_work(job_file: Path) -> None:
     keys = {"model": "cnn_small", "rounds": 6, "eval_interval": 10}
     whole = fedscale_ext.run(job_file, **keys)
     per_round = whole["cost"]["training_macs"] / 6
-    found = fedscale_ext.run(job_file, **keys, eval_macs=2 * per_round, job_name="tested")
-    tested = [record.round for record in read_records(Path(found["log_dir"]) / "metrics.jsonl") if record.evaluation]
+    summary = fedscale_ext.run(job_file, **keys, eval_macs=2 * per_round, job_name="tested")
+    tested = [record.round for record in read_records(Path(summary["log_dir"]) / "metrics.jsonl") if record.evaluation]
     assert tested == [1, 2, 4, 6]
-    assert found["accuracy"] == whole["accuracy"]
+    assert summary["accuracy"] == whole["accuracy"]
 
 
 def test_a_method_with_stages_refuses_a_budget(job_file: Path) -> None:
@@ -124,8 +124,8 @@ def test_progress_counts_to_the_round_that_a_budget_ends(job_file: Path, monkeyp
     monkeypatch.setattr(aggregator, "round_event", noted)
     keys = {"model": "cnn_small", "rounds": 1000, "eval_interval": 1000}
     summary = fedscale_ext.run(job_file, **keys, stop_macs=1e9)
-    told = [event["rounds"] for event in events]
-    assert told[-1] == summary["rounds"] < max(told) + 1 < 1000
+    totals = [event["rounds"] for event in events]
+    assert totals[-1] == summary["rounds"] < max(totals) + 1 < 1000
     job = Job("job", "conf.yml", "/logs", "t", [], Proc("driver", 5, 1.5), status="finished")
     job.note_round(events[-1])
     job.note_summary(summary)

@@ -49,21 +49,23 @@ def test_more_work_than_a_deadline_counts_is_told_in_its_round(job_file: Path) -
 
 @pytest.mark.parametrize(("deadline_s", "late"), [(0.311, 0), (0.309, 2), (0.150, 2), (0.148, 3), (None, 0)])
 def test_the_time_is_that_of_the_clients_model_and_samples(deadline_s: float | None, late: int) -> None:
-    told: list[str] = []
+    sentences: list[str] = []
     config = make_config({}, {"deadline_s": deadline_s, "reference_macs": 1000})
-    notices = DeadlineNotices(config, told.append)
+    notices = DeadlineNotices(config, sentences.append)
     for _ in range(2):
         notices.assigned(COSTS, np.array([1, 0, 0]), DEVICES, TASK)
-    assert bool(told) == bool(late) and len(told) <= 1
-    assert not late or told[0].startswith(f"{late} of 3 clients take longer")
+    assert bool(sentences) == bool(late) and len(sentences) <= 1
+    assert not late or sentences[0].startswith(f"{late} of 3 clients take longer")
 
 
 def test_a_late_client_that_does_not_count_is_told_too() -> None:
-    told: list[str] = []
-    notices = DeadlineNotices(make_config({}, {"deadline_s": 1.0}), told.append)
+    sentences: list[str] = []
+    notices = DeadlineNotices(make_config({}, {"deadline_s": 1.0}), sentences.append)
     notices.scheduled(
         3, Schedule([], np.array([0.4, 0.7]), np.array([0.1, 0.3]), 1.0, np.array([7]), np.array([1.5]), 0)
     )
     notices.scheduled(4, Schedule([], np.array([8.0]), np.array([1.0]), 9.0, np.array([]), np.array([]), 0))
-    assert len(told) == 1
-    assert told[0].startswith("1 of the 3 clients of round 3 take longer than deadline_s, 1 s: the slowest takes 1.5 s")
+    assert len(sentences) == 1
+    assert sentences[0].startswith(
+        "1 of the 3 clients of round 3 take longer than deadline_s, 1 s: the slowest takes 1.5 s"
+    )

@@ -50,16 +50,16 @@ def test_weights_that_are_not_finite_are_a_divergence() -> None:
 
 
 def test_each_sentence_is_told_once() -> None:
-    told: list[str] = []
-    notices = DivergenceNotices(make_config({}, {"learning_rate": 3.0, "clip_norm": 0.5}), told.append)
+    sentences: list[str] = []
+    notices = DivergenceNotices(make_config({}, {"learning_rate": 3.0, "clip_norm": 0.5}), sentences.append)
     notices.training(1, 0, 4)
     notices.test(evaluation(0.5, 2.0))
-    assert told == []
+    assert sentences == []
     for round in (2, 3):
         notices.training(round, 1, 4)
         notices.test(evaluation(float("inf"), 2.0, float("nan")))
     advice = "lower learning_rate (3), or clip_norm (0.5)"
-    assert told == [
+    assert sentences == [
         f"round 2: training diverged: the loss or weights of 1 of 4 clients are not finite; {advice}",
         f"round 4: training diverged: the test loss of 2 of 3 clients is not finite; {advice}",
     ]
@@ -86,8 +86,8 @@ def test_a_divergence_that_stays_finite_is_told_at_the_end(
     records = [replace(record(number), train_loss=loss) for number, loss in enumerate(losses, 1)]
     for number, value in enumerate(accuracies):
         records[number].evaluation = synthetic_evaluation(number + 1, [value, value])
-    found = end_notice(records, FLOOR, make_config({}, {}))
-    assert found is None if sentence is None else found is not None and found.startswith(sentence)
+    notice = end_notice(records, FLOOR, make_config({}, {}))
+    assert notice is None if sentence is None else notice is not None and notice.startswith(sentence)
     assert end_notice(records[:1], None, make_config({}, {})) is None
 
 
@@ -98,8 +98,8 @@ def test_a_mask_of_tests_is_no_divergence(unmasked: float, sentence: str | None)
     one = record(1)
     masked = synthetic_evaluation(1, [0.1, 0.1])
     one.evaluation = replace(masked, unmasked=unmasked * masked.count)
-    told = end_notice([one], FLOOR, make_config({}, {}))
-    assert told is None if sentence is None else told is not None and told.startswith(sentence)
+    notice = end_notice([one], FLOOR, make_config({}, {}))
+    assert notice is None if sentence is None else notice is not None and notice.startswith(sentence)
 
 
 def test_the_notice_at_the_end_is_in_the_summary(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_job_that_no_client_survives_says_that_training_diverged(job_file: Pat
 
 
 def test_reasons_are_counted_by_client_and_the_job_tells_once(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, told = MultiModelClient.train, []
+    plain, calls = MultiModelClient.train, []
 
     def train(self: Any, client_data: Any, model: Any, conf: Any) -> dict[str, Any]:
         if conf.client_id == 2:
@@ -128,14 +128,14 @@ def test_reasons_are_counted_by_client_and_the_job_tells_once(job_file: Path, mo
         return plain(self, client_data, model, conf)
 
     monkeypatch.setattr(MultiModelClient, "train", train)
-    monkeypatch.setattr(DivergenceNotices, "training", spy(told))
+    monkeypatch.setattr(DivergenceNotices, "training", spy(calls))
     summary = fedscale_ext.run(job_file, model="cnn_small", num_participants=7, rounds=2)
     assert summary["clients"]["failed"] == {"diverged: the loss is not finite from step 1": 2}
-    assert told == [(1, 1, 7), (2, 1, 7)]
+    assert calls == [(1, 1, 7), (2, 1, 7)]
 
 
-def spy(told: list[Any]) -> Any:
-    return lambda self, *arguments: told.append(arguments)
+def spy(calls: list[Any]) -> Any:
+    return lambda self, *arguments: calls.append(arguments)
 
 
 def test_the_advice_names_the_keys_as_they_are() -> None:

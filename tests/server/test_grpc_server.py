@@ -203,8 +203,8 @@ def test_a_result_for_no_unit_is_dropped(service: Any) -> None:
 
 
 def say(service: Any, unit: Any, sections: Any = None, **header: Any) -> Any:
-    own = {"job": service.incarnation, "unit": unit, "attempt": 1}
-    result = wire.pack({**own, **header}, sections)
+    default = {"job": service.incarnation, "unit": unit, "attempt": 1}
+    result = wire.pack({**default, **header}, sections)
     request = job_api_pb2.CompleteRequest(
         client_id="1", executor_id="1", event=commons.UPLOAD_MODEL, data_result=result
     )

@@ -111,10 +111,10 @@ def test_dropped_tensors_do_not_move_and_are_no_traffic(job_file: Path, cohort_s
     _, folder = run(job_file, **keys, **nothing)
     spec, state = load_model(folder / "models" / "global.safetensors")
     start = models.initial_state(spec, 1)
-    own = set(models.parameter_names(spec))
-    assert all(torch.equal(state[name], start[name]) == (name in own) for name in state)
+    parameters = set(models.parameter_names(spec))
+    assert all(torch.equal(state[name], start[name]) == (name in parameters) for name in state)
     (line,) = lines(folder)
-    assert line["upload_bytes"] == 3 * sum(state[name].nbytes for name in state if name not in own)
+    assert line["upload_bytes"] == 3 * sum(state[name].nbytes for name in state if name not in parameters)
     assert line["download_bytes"] == 3 * models.cost(spec).bytes
 
 

@@ -12,7 +12,7 @@ from fedscale_ext.core.types import EvaluationPlan, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 
 
-def told(job_file: Path, monkeypatch: pytest.MonkeyPatch, hook: str, answer: Callable[..., Any]) -> str:
+def error_message(job_file: Path, monkeypatch: pytest.MonkeyPatch, hook: str, answer: Callable[..., Any]) -> str:
     """What the author hears whose hook answers so, in a job of the clients 1 to 7."""
     monkeypatch.setattr(FedAvgAggregator, hook, answer)
     with pytest.raises(UserError) as error:
@@ -38,11 +38,11 @@ def test_an_item_of_a_model_or_client_that_there_is_not(
     job_file: Path, monkeypatch: pytest.MonkeyPatch, client: int, model: str, sentence: str
 ) -> None:
     items = [WorkItem(2, "global"), WorkItem(client, model)]
-    assert told(job_file, monkeypatch, "assign", lambda *_: items) == sentence
+    assert error_message(job_file, monkeypatch, "assign", lambda *_: items) == sentence
 
 
 def test_a_method_whose_pool_stays_empty(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = told(job_file, monkeypatch, "init_state", nothing)
+    said = error_message(job_file, monkeypatch, "init_state", nothing)
     assert said.endswith(", which the pool lacks; it is empty: init_state puts the first models there")
 
 
@@ -65,4 +65,4 @@ def test_a_method_whose_pool_stays_empty(job_file: Path, monkeypatch: pytest.Mon
 def test_a_plan_of_other_clients_or_models_than_there_are(
     job_file: Path, monkeypatch: pytest.MonkeyPatch, serve: list[str], named: dict[str, str], sentence: str
 ) -> None:
-    assert told(job_file, monkeypatch, "evaluation_plan", lambda _: EvaluationPlan(serve, named)) == sentence
+    assert error_message(job_file, monkeypatch, "evaluation_plan", lambda _: EvaluationPlan(serve, named)) == sentence

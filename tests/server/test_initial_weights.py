@@ -32,8 +32,8 @@ def saved(folder: Path, spec: models.ModelSpec = SPEC, **changes: torch.Tensor) 
 @pytest.mark.parametrize("method", ["fedavg", "fedprox", "fedtrans", "heterofl", "fluid"])
 def test_the_first_model_has_these_weights(tmp_path: Path, method: str) -> None:
     path = saved(tmp_path)
-    made = server(method_class(method), method, initial_weights=path)
-    assert equal(next(iter(made.pool)).state, load_model(Path(path))[1])
+    aggregator = server(method_class(method), method, initial_weights=path)
+    assert equal(next(iter(aggregator.pool)).state, load_model(Path(path))[1])
     assert not equal(next(iter(server(method_class(method), method).pool)).state, load_model(Path(path))[1])
 
 
@@ -76,11 +76,11 @@ def test_pretrained_weights_start_a_job_but_for_the_layer_of_other_classes(
     # steps so small that weights stay where they were
     still = {"model": "cnn_small", "rounds": 1, "learning_rate": 1e-12, "min_learning_rate": 1e-12}
     states, notices = {}, {}
-    for name, given in {"file": str(tmp_path / "model.safetensors"), "hub": "hf:owner/name", "random": None}.items():
-        done = fedscale_ext.run(job_file, job_name=name, initial_weights=given, **still)
+    for name, source in {"file": str(tmp_path / "model.safetensors"), "hub": "hf:owner/name", "random": None}.items():
+        done = fedscale_ext.run(job_file, job_name=name, initial_weights=source, **still)
         states[name] = load_model(Path(done["log_dir"], "models", "global.safetensors"))[1]
         notices[name] = [each for each in done["notices"] if "initial_weights" in each]
-        assert bool(done["named_files"].get("initial_weights")) == (given is not None)
+        assert bool(done["named_files"].get("initial_weights")) == (source is not None)
     other = [name for name, tensor in weights.items() if tensor.shape != states["random"][name].shape]
     assert other and all(name in notices["file"][0] for name in other) and "hf:owner/name" in notices["hub"][0]
     for name, tensor in states["file"].items():

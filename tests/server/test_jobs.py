@@ -68,10 +68,10 @@ def test_a_measured_cohort_size_is_chosen_once_and_replayed(
     job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kept = tmp_path / "fedscale_ext" / "cohorts"
+    folder = tmp_path / "fedscale_ext" / "cohorts"
     auto = {"cohort_size": "auto", "batch_size": 4, "num_participants": 7}
     first = in_process(job_file, **auto)
-    (choice,) = kept.iterdir()
+    (choice,) = folder.iterdir()
     size = json.loads(choice.read_text())["size"]
     assert size in (1, 4)
     assert_equal(first, in_process(job_file, **auto, job_name="again"))

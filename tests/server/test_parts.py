@@ -70,9 +70,9 @@ def test_channels_that_are_not_there_are_refused() -> None:
 def test_the_mean_over_units_of_parts_is_count_mean_over_their_clients(family: str) -> None:
     """``rows``: clients in units of two, each with classes of its own or all of them."""
 
-    @given(spec=FAMILIES[family], seed=st.integers(0, 10_000), own=st.booleans())
+    @given(spec=FAMILIES[family], seed=st.integers(0, 10_000), partial=st.booleans())
     @settings(deadline=None, derandomize=True, max_examples=15)
-    def check(spec: ModelSpec, seed: int, own: bool) -> None:
+    def check(spec: ModelSpec, seed: int, partial: bool) -> None:
         generator = torch.Generator().manual_seed(seed)
         start = {name: value.double() for name, value in models.initial_state(spec, seed).items()}
         layout = models.layout(spec)
@@ -84,7 +84,9 @@ def test_the_mean_over_units_of_parts_is_count_mean_over_their_clients(family: s
             change = {name: torch.zeros_like(value) for name, value in base.items()}
             weights, per_class = [2.0 + unit, 1.0], torch.zeros(CLASSES, dtype=torch.float64)
             for weight in weights:
-                there = torch.rand(CLASSES, generator=generator) < 0.5 if own else torch.ones(CLASSES, dtype=torch.bool)
+                there = (
+                    torch.rand(CLASSES, generator=generator) < 0.5 if partial else torch.ones(CLASSES, dtype=torch.bool)
+                )
                 per_class += weight * there
                 rows = class_rows(spec, there)
                 noise = {n: torch.randn(v.shape, generator=generator, dtype=torch.float64) for n, v in base.items()}
@@ -92,7 +94,7 @@ def test_the_mean_over_units_of_parts_is_count_mean_over_their_clients(family: s
                     change[name] += weight * torch.where(rows.get(name, torch.tensor(True)), noise[name], 0.0)
                 moved = {name: base[name] + noise[name] for name in base}
                 updates.append(by_mask(spec, start, moved, channels, there, weight))
-            mean.add(change, sum(weights), covered, class_rows(spec, per_class) if own else None)
+            mean.add(change, sum(weights), covered, class_rows(spec, per_class) if partial else None)
         expected = count_mean(start, updates)
         for name, value in mean.state().items():
             torch.testing.assert_close(value, expected[name], atol=1e-12, rtol=1e-12)
@@ -182,9 +184,9 @@ def test_the_mean_over_parts_by_depth_is_count_mean_over_those_who_hold_a_tensor
         mean.add({name: weight * value for name, value in noise.items()}, weight, part.covered)
         moved = {name: pool[key].state[name].double() + value for name, value in noise.items()}
         updates.append((moved, part.covered, weight))
-    expected, found = count_mean(start, updates), mean.state()
-    for name, value in found.items():
+    expected, state = count_mean(start, updates), mean.state()
+    for name, value in state.items():
         torch.testing.assert_close(value, expected[name], atol=1e-12, rtol=1e-12)
-    assert torch.equal(found["exit3.linear.weight"], updates[2][0]["exit3.linear.weight"])  # one holder
+    assert torch.equal(state["exit3.linear.weight"], updates[2][0]["exit3.linear.weight"])  # one holder
     one = (3 * updates[0][0]["exit1.linear.bias"] + 2 * updates[1][0]["exit1.linear.bias"]) / 5
-    torch.testing.assert_close(found["exit1.linear.bias"], one)  # the last exit's holder has no first one
+    torch.testing.assert_close(state["exit1.linear.bias"], one)  # the last exit's holder has no first one

@@ -222,12 +222,12 @@ def test_fedtrans_trains_privately_and_says_what_its_losses_tell(job_file: Path)
 
 
 def test_fedtrans_expects_the_mean_of_its_clients_probabilities() -> None:
-    made = server(FedTransAggregator, "fedtrans")
-    assert made.expected_shares() == {"m0": 1.0}
-    model = made.pool["m0"]
-    made.pool.add("m1", model.spec, model.state)
-    made.utilities = np.array([[0.0, 0.0]] * 3 + [[0.0, -np.inf]] * 3)
-    assert made.expected_shares() == {"m0": 0.75, "m1": 0.25}
+    aggregator = server(FedTransAggregator, "fedtrans")
+    assert aggregator.expected_shares() == {"m0": 1.0}
+    model = aggregator.pool["m0"]
+    aggregator.pool.add("m1", model.spec, model.state)
+    aggregator.utilities = np.array([[0.0, 0.0]] * 3 + [[0.0, -np.inf]] * 3)
+    assert aggregator.expected_shares() == {"m0": 0.75, "m1": 0.25}
 
 
 class SeesStates(FedAvgAggregator):

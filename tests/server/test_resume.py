@@ -117,7 +117,7 @@ def test_the_count_of_untrained_clients_is_that_of_the_end(job_file: Path) -> No
     job = load_job(log_dir(job_file))
     trained = {client for record in job.records for client in record.participants}
     tested = [client for client, count in enumerate(job.evaluation.count, 1) if count]
-    (first,), (second,) = ([each for each in told if untrained in each] for told in (before, job.notices))
+    (first,), (second,) = ([each for each in notices if untrained in each] for notices in (before, job.notices))
     assert first.startswith("5 ") and second.startswith(f"{len(set(tested) - trained)} ")
 
 
@@ -276,7 +276,7 @@ def test_a_notice_on_too_few_rounds_goes_when_the_job_gets_more(job_file: Path) 
     for rounds in (2, 5):
         run(job_file, **keys, rounds=rounds, resume=rounds > 2)
         summaries.append(json.loads((log_dir(job_file) / "summary.json").read_text())["notices"])
-    short, longer = ([each for each in told if "will not grow" in each] for told in summaries)
+    short, longer = ([each for each in notices if "will not grow" in each] for notices in summaries)
     assert len(short) == 1 and longer == [] and "resumed after round 2" in summaries[1]
 
 

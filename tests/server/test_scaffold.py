@@ -11,7 +11,7 @@ from client_settings import client_settings
 from job_results import assert_equal, result
 from torch.func import functional_call
 from torch.nn import functional
-from training.test_cohort import FAMILIES, SHAPE, both_ways
+from training.cohorts import FAMILIES, SHAPE, both_ways
 
 import fedscale_ext
 from fedscale_ext import models
@@ -51,7 +51,7 @@ def scaffold(
     everybody = sum(sizes.values())
     x = {name: tensor.double() for name, tensor in x.items()}
     zero = {name: torch.zeros_like(tensor) for name, tensor in x.items()}
-    c, own = dict(zero), {client: dict(zero) for client in sizes}
+    c, c_i = dict(zero), {client: dict(zero) for client in sizes}
 
     def gradient(y: State, client: int) -> State:
         samples, labels = data.tensors(data.train_rows(client))
@@ -65,15 +65,15 @@ def scaffold(
             y = dict(x)
             for _ in range(steps):
                 g = gradient(y, client)
-                y = {name: y[name] - lr * (g[name] - own[client][name] + c[name]) for name in y}
+                y = {name: y[name] - lr * (g[name] - c_i[client][name] + c[name]) for name in y}
             trained[client] = y
-            new[client] = {name: own[client][name] - c[name] + (x[name] - y[name]) / (steps * lr) for name in x}
+            new[client] = {name: c_i[client][name] - c[name] + (x[name] - y[name]) / (steps * lr) for name in x}
         weight = sum(sizes[client] for client in participants)
         x = {name: sum(sizes[k] * trained[k][name] for k in participants) / weight for name in x}
-        c = {name: c[name] + sum(sizes[k] * (new[k][name] - own[k][name]) for k in participants) / everybody
+        c = {name: c[name] + sum(sizes[k] * (new[k][name] - c_i[k][name]) for k in participants) / everybody
              for name in x}  # fmt: skip
-        own |= new
-    return x, c, own
+        c_i |= new
+    return x, c, c_i
 
 
 @pytest.mark.parametrize("keys", [{"cohort_size": 1}, {"cohort_size": 4}])
@@ -82,19 +82,19 @@ def test_a_job_is_the_plain_algorithm(job_file: Path, tiny_femnist: Path, keys: 
     data = open_data_set(str(tiny_femnist), "femnist", data_map_file=None, test_split=0.2, seed=1, input_shape=None)
     spec, state = done["models"]["global"]
     rounds = [entry["participants"] for entry in done["rounds"]]
-    x, c, own = scaffold(spec, data, rounds, 0.02, 3, models.initial_state(spec, 1))
+    x, c, c_i = scaffold(spec, data, rounds, 0.02, 3, models.initial_state(spec, 1))
     assert max(float((state[name] - x[name]).abs().max()) for name in x) < 1e-6
     plain = run(job_file, "plain", rounds=5, eval_interval=5, local_steps=3, control_variates=False)
     assert max(float((plain["models"]["global"][1][name] - x[name]).abs().max()) for name in x) > 1e-4
     folder = job_file.parent / "logs" / "job" / "logs"
-    kept, _ = read_tensors(folder / "checkpoints" / "checkpoint-000005.safetensors")
+    tensors, _ = read_tensors(folder / "checkpoints" / "checkpoint-000005.safetensors")
     for name in x:
-        mean = kept[f"tensor.variate/0/total/{name}"] / float(data.train_sizes.sum())
+        mean = tensors[f"tensor.variate/0/total/{name}"] / float(data.train_sizes.sum())
         assert torch.allclose(mean, c[name], atol=1e-5), name
     for client in {client for clients in rounds for client in clients}:
         last = max(number for number, clients in enumerate(rounds, 1) if client in clients)
         mine, _ = read_tensors(folder / "variates" / "global" / f"{client}-{last:06d}.safetensors")
-        assert all(torch.allclose(mine[name].double(), own[client][name], atol=1e-4) for name in x)
+        assert all(torch.allclose(mine[name].double(), c_i[client][name], atol=1e-4) for name in x)
     for entry, other in zip(done["rounds"], plain["rounds"], strict=True):  # model and variate, there and back
         assert entry["upload_bytes"] == 2 * other["upload_bytes"]
         assert entry["download_bytes"] == 2 * other["download_bytes"]
@@ -116,7 +116,7 @@ def test_a_cohort_with_offsets_equals_its_clients_one_after_another(monkeypatch:
                   for name, parameter in module.named_parameters()}  # fmt: skip
         return client_settings(client, **{"local_steps": 20, "offset": offset, "learning_rate": 0.01, **changes})
 
-    monkeypatch.setattr("training.test_cohort.conf", settings)
+    monkeypatch.setattr("training.cohorts.conf", settings)
     assert both_ways(FAMILIES["nasbench201"], [20, 20, 3], steps=[20, 8, 7]) < 1e-9
     assert both_ways(FAMILIES["nasbench201"], [20, 12], client_momentum=0.0, clip_norm=0.2) < 1e-9
 
@@ -146,49 +146,49 @@ def drawn(pool: ModelPool, key: str, value: float) -> State:
 
 
 def test_the_servers_variate_is_the_mean_over_all_clients(tmp_path: Path) -> None:
-    pool, kept = store(tmp_path)
+    pool, variates = store(tmp_path)
     items = [WorkItem(1, "whole"), WorkItem(3, "whole")]
     for round, values in ((1, (5.0, -1.0)), (2, (2.0, 3.0))):
-        kept.begin(items)
+        variates.begin(items)
         for item, value in zip(items, values, strict=True):
-            kept.take(round, item, drawn(pool, "whole", value))
-        kept.settle()
-    kept.begin(items)
-    offset = kept.outgoing(items[0])
+            variates.take(round, item, drawn(pool, "whole", value))
+        variates.settle()
+    variates.begin(items)
+    offset = variates.outgoing(items[0])
     # c = (2 + 3) / 5 clients, c_1 = 2; a client that never trained has none
     assert all(torch.allclose(tensor, torch.full_like(tensor, 1.0 - 2.0)) for tensor in offset.values())
-    assert all(torch.allclose(tensor, torch.ones(())) for tensor in kept.outgoing(WorkItem(2, "whole")).values())
+    assert all(torch.allclose(tensor, torch.ones(())) for tensor in variates.outgoing(WorkItem(2, "whole")).values())
 
 
 def test_a_parts_variate_lives_on_its_own_entries(tmp_path: Path) -> None:
-    pool, kept = store(tmp_path)
+    pool, variates = store(tmp_path)
     whole, half = WorkItem(1, "whole"), WorkItem(2, "half")
-    kept.begin([whole, half])
-    kept.take(1, whole, drawn(pool, "whole", 4.0))
-    kept.take(1, half, drawn(pool, "half", 2.0))
-    kept.settle()
-    kept.begin([whole, half])
+    variates.begin([whole, half])
+    variates.take(1, whole, drawn(pool, "whole", 4.0))
+    variates.take(1, half, drawn(pool, "half", 2.0))
+    variates.settle()
+    variates.begin([whole, half])
     name = next(name for name, tensor in pool["whole"].state.items() if tensor.dim() == 4)
-    mine, theirs = kept.outgoing(whole)[name], kept.outgoing(half)[name]
+    mine, theirs = variates.outgoing(whole)[name], variates.outgoing(half)[name]
     assert theirs.shape == pool["half"].state[name].shape
     # both hold an entry: (4 + 2) / 5 clients; half of those seen hold the others: 4 / (5 / 2)
     assert torch.allclose(theirs, torch.full_like(theirs, 6 / 5 - 2))
     assert float(mine.max()) == pytest.approx(4 / 2.5 - 4) and float(mine.min()) == pytest.approx(6 / 5 - 4)
-    own, _ = read_tensors(tmp_path / "variates" / "whole" / "2-000001.safetensors")
-    assert int((~own[name].isnan()).sum()) == theirs.numel()
+    stored, _ = read_tensors(tmp_path / "variates" / "whole" / "2-000001.safetensors")
+    assert int((~stored[name].isnan()).sum()) == theirs.numel()
 
 
 def test_files_that_no_checkpoint_needs_go(tmp_path: Path) -> None:
-    pool, kept = store(tmp_path)
+    pool, variates = store(tmp_path)
     item = WorkItem(1, "whole")
     for round in range(1, 7):
-        kept.begin([item])
-        kept.take(round, item, drawn(pool, "whole", float(round)))
-        kept.settle()
-    kept.files.drop_unneeded([2, 4, 6])
+        variates.begin([item])
+        variates.take(round, item, drawn(pool, "whole", float(round)))
+        variates.settle()
+    variates.files.drop_unneeded([2, 4, 6])
     names = sorted(path.name for path in (tmp_path / "variates" / "whole").iterdir())
     assert names == ["1-000002.safetensors", "1-000004.safetensors", "1-000006.safetensors"]
-    kept.files.drop_after(5)
+    variates.files.drop_after(5)
     assert sorted(path.name for path in (tmp_path / "variates" / "whole").iterdir()) == names[:2]
 
 

@@ -33,24 +33,24 @@ def schedule(latencies: list[float], collect: int, there: list[bool] | None = No
 
 
 def test_the_fastest_count_in_the_order_of_clients_and_the_last_of_them_ends_the_round() -> None:
-    found = schedule([400.0, 100.0, 300.0, 200.0], collect=3)
-    assert [item.client for item in found.items] == [2, 3, 4]
-    assert found.durations_s == pytest.approx([6.0, 18.0, 12.0], rel=1e-3)
-    assert found.duration_s == pytest.approx(18.0, rel=1e-3)
-    assert (found.stragglers, found.offline) == (1, 0)
-    assert [item.client for item in found.late_items] == [1]
+    scheduled = schedule([400.0, 100.0, 300.0, 200.0], collect=3)
+    assert [item.client for item in scheduled.items] == [2, 3, 4]
+    assert scheduled.durations_s == pytest.approx([6.0, 18.0, 12.0], rel=1e-3)
+    assert scheduled.duration_s == pytest.approx(18.0, rel=1e-3)
+    assert (scheduled.stragglers, scheduled.offline) == (1, 0)
+    assert [item.client for item in scheduled.late_items] == [1]
 
 
 def test_clients_that_go_offline_are_lost() -> None:
-    found = schedule([400.0, 100.0, 300.0], collect=3, there=[True, False, True])
-    assert [item.client for item in found.items] == [1, 3]
-    assert (found.stragglers, found.offline) == (0, 1)
+    scheduled = schedule([400.0, 100.0, 300.0], collect=3, there=[True, False, True])
+    assert [item.client for item in scheduled.items] == [1, 3]
+    assert (scheduled.stragglers, scheduled.offline) == (0, 1)
 
 
 def test_the_clock_moves_on_when_all_go_offline() -> None:
-    found = schedule([400.0, 100.0], collect=2, there=[False, False])
-    assert not found.items
-    assert found.duration_s == pytest.approx(24.0, rel=1e-3)
+    scheduled = schedule([400.0, 100.0], collect=2, there=[False, False])
+    assert not scheduled.items
+    assert scheduled.duration_s == pytest.approx(24.0, rel=1e-3)
 
 
 def test_small_clients_compute_less() -> None:
@@ -63,11 +63,11 @@ def test_the_choice_is_that_of_the_plain_loop(data: st.DataObject) -> None:
     latencies = data.draw(st.lists(st.sampled_from([100.0, 200.0, 300.0]), min_size=1, max_size=12))
     there = data.draw(st.lists(st.booleans(), min_size=len(latencies), max_size=len(latencies)))
     collect = data.draw(st.integers(1, 12))
-    found = schedule(latencies, collect, there)
+    scheduled = schedule(latencies, collect, there)
     online = sorted((seconds, client) for client, seconds in enumerate(latencies, 1) if there[client - 1])
-    assert [item.client for item in found.items] == sorted(client for _, client in online[:collect])
-    assert found.stragglers == max(0, len(online) - collect)
-    assert found.offline == there.count(False)
+    assert [item.client for item in scheduled.items] == sorted(client for _, client in online[:collect])
+    assert scheduled.stragglers == max(0, len(online) - collect)
+    assert scheduled.offline == there.count(False)
 
 
 def test_a_client_with_several_items_takes_the_sum_of_their_times_and_counts_once() -> None:
@@ -80,15 +80,15 @@ def test_a_client_with_several_items_takes_the_sum_of_their_times_and_counts_onc
 
     def timed(*items: tuple[int, str], collect: int = 9) -> Schedule:
         reference = models.cost(small).forward_macs
-        given = [WorkItem(client, key) for client, key in items]
-        return schedule_round(given, pool, devices, task, clock_s=0.0, collect=collect, reference_macs=reference)
+        work = [WorkItem(client, key) for client, key in items]
+        return schedule_round(work, pool, devices, task, clock_s=0.0, collect=collect, reference_macs=reference)
 
     alone = {(c, key): timed((c, key)).duration_s for c in (1, 2, 3) for key in ("s", "t", "l")}
-    found = timed((3, "l"), (1, "t"), (3, "s"), (2, "s"), (1, "s"))
+    scheduled = timed((3, "l"), (1, "t"), (3, "s"), (2, "s"), (1, "s"))
     expected = [alone[1, "s"] + alone[1, "t"], alone[2, "s"], alone[3, "s"] + alone[3, "l"]]
-    assert found.durations_s.tolist() == pytest.approx(expected, rel=1e-12)
-    assert found.duration_s == pytest.approx(max(expected), rel=1e-12)
-    assert [(item.client, item.model) for item in found.items] == [(1, "t"), (1, "s"), (2, "s"), (3, "l"), (3, "s")]
+    assert scheduled.durations_s.tolist() == pytest.approx(expected, rel=1e-12)
+    assert scheduled.duration_s == pytest.approx(max(expected), rel=1e-12)
+    assert [(item.client, item.model) for item in scheduled.items] == [(1, "t"), (1, "s"), (2, "s"), (3, "l"), (3, "s")]
     # who is left out is left out with all items, and is one straggler
     order = sorted((1, 2, 3), key=lambda client: expected[client - 1])
     fastest = timed((3, "l"), (1, "t"), (3, "s"), (2, "s"), (1, "s"), collect=2)

@@ -47,5 +47,5 @@ def test_the_servers_training_is_counted_and_changes_nothing(job: Path, monkeypa
 
 
 def summary(job: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((job.parent / "logs" / name / "logs" / "summary.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((job.parent / "logs" / name / "logs" / "summary.json").read_text())
+    return content

@@ -45,8 +45,8 @@ def test_a_spent_budget_ends_a_job(budget: float | None, spent: float, sentence:
     [(None, [0.5, 0.5, 0.5], False), (0.01, [0.3, 0.4, 0.5], False), (0.01, [0.5, 0.505, 0.504], True)],
 )
 def test_an_accuracy_that_rises_no_more_ends_a_job(gain: float | None, accuracies: list[float], ends: bool) -> None:
-    found = converged(job(stop_gain=gain), 1, records_of(dict(enumerate(accuracies, start=1))))
-    assert found == ("accuracy rose by no more than 0.01 over 2 evaluations" if ends else None)
+    reason = converged(job(stop_gain=gain), 1, records_of(dict(enumerate(accuracies, start=1))))
+    assert reason == ("accuracy rose by no more than 0.01 over 2 evaluations" if ends else None)
     assert converged(job(stop_gain=gain), 1, []) is None
 
 
@@ -57,6 +57,6 @@ def test_the_test_of_a_last_round_that_a_resumed_job_went_beyond_counts_for_noth
         records = records_of(dict(sorted({**undisturbed, **extra}.items())))
         for rounds in range(len(records) + 1):
             known = records[:rounds]
-            asked = job(stop_gain=0.01, stop_unit=unit, stop_patience=1 if unit == "evaluations" else 3)
+            config = job(stop_gain=0.01, stop_unit=unit, stop_patience=1 if unit == "evaluations" else 3)
             ends = bool(known) and known[-1].round == 9
-            assert (converged(asked, 3, known) is not None) is ends
+            assert (converged(config, 3, known) is not None) is ends

@@ -75,9 +75,9 @@ def test_what_a_round_writes_counts_from_its_end_on_and_is_read_whole(
     assert same(newest_file(tmp_path / "kept", KEY, 2, 2), tensors(2))
 
 
-@pytest.mark.parametrize("asked", ["digests", "state"])
+@pytest.mark.parametrize("what", ["digests", "state"])
 def test_files_are_on_the_disk_when_a_checkpoint_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     files, gate = ClientFiles(tmp_path, 3), Gate(monkeypatch)
     files.write(1, KEY, 1, tensors(1))
@@ -85,7 +85,7 @@ def test_files_are_on_the_disk_when_a_checkpoint_is_written(
     assert gate.began.acquire(timeout=60)
     assert not list(tmp_path.glob("*/*"))
     threading.Timer(0.01, gate.opened.set).start()
-    files.digests(1) if asked == "digests" else files.state()
+    files.digests(1) if what == "digests" else files.state()
     assert [path.name for path in tmp_path.glob("*/*")] == ["1-000001.safetensors"]
 
 
@@ -138,19 +138,19 @@ def test_a_file_that_cannot_be_written_ends_the_round(tmp_path: Path) -> None:
 
 
 def test_a_clients_section_is_written_as_it_came_if_it_is_as_we_write_it(tmp_path: Path) -> None:
-    kept, item = ClientState(tmp_path, 2, {KEY: tensors(0)}), WorkItem(1, KEY)
+    client_state, item = ClientState(tmp_path, 2, {KEY: tensors(0)}), WorkItem(1, KEY)
     ours = wire.tensors_to_bytes(tensors(1))
-    new = kept.checked(item, memoryview(ours))
+    new = client_state.checked(item, memoryview(ours))
     assert isinstance(new, ReadTensors) and same(dict(new), tensors(1))
     head = int.from_bytes(ours[:8], "little")
     odd = (head + 8).to_bytes(8, "little") + ours[8 : 8 + head] + b" " * 8 + ours[8 + head :]
-    other = kept.checked(item, odd)
+    other = client_state.checked(item, odd)
     assert not isinstance(other, ReadTensors) and same(other, tensors(1))
     written = []
     for round, state in enumerate((new, other), 1):
-        kept.take(round, item, state)
-        kept.settle()
-        written.append(kept.sections([item, WorkItem(2, KEY)]))
+        client_state.take(round, item, state)
+        client_state.settle()
+        written.append(client_state.sections([item, WorkItem(2, KEY)]))
         assert written[-1].keys() == {"client_state/0"}
         assert same(wire.bytes_to_tensors(written[-1]["client_state/0"]), tensors(1))
     sizes = {len(each["client_state/0"]) for each in written}

@@ -272,13 +272,13 @@ def test_impossible_tests_are_refused(sections: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [None, {}, [], [[1]], [[3, 0.1]], [[1, -0.1]], [[1, math.inf]], [["1", 0.1]], [[1, 1]], 7]
+    "measured", [None, {}, [], [[1]], [[3, 0.1]], [[1, -0.1]], [[1, math.inf]], [["1", 0.1]], [[1, 1]], 7]
 )
-def test_impossible_measurements_are_refused(told: Any) -> None:
+def test_impossible_measurements_are_refused(measured: Any) -> None:
     measure = Unit(1, calibrate.EVENT, {"sizes": [1, 4, 8]}, ("m",))
     check_answer(kinds_by_event(), measure, {"seconds_by_size": [[1, 0.2], [4, 0.1]]}, {}, TASK.test_sizes)
     with pytest.raises(wire.WireError):
-        check_answer(kinds_by_event(), measure, {"seconds_by_size": told}, {}, TASK.test_sizes)
+        check_answer(kinds_by_event(), measure, {"seconds_by_size": measured}, {}, TASK.test_sizes)
 
 
 def test_reasons_of_all_rounds_are_few_in_the_summary() -> None:

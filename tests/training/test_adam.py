@@ -12,7 +12,7 @@ from fedscale_ext.training.adam import Adam
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.samples import ClientSamples
-from training.test_cohort import FAMILIES, Perceptron, both_ways
+from training.cohorts import FAMILIES, Perceptron, both_ways
 
 ADAM = {"client_optimizer": "adam", "learning_rate": 0.01}
 # where a gradient is zero but for rounding (keys' biases), Adam makes steps of the rounding's sign
@@ -35,12 +35,12 @@ def test_twenty_steps_equal_torchs(changes: dict[str, Any]) -> None:
     steps = optimizer_of(settings).begin(ours)
     for _ in range(20):
         gradients = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-        kept = [gradient.clone() for gradient in gradients]
+        copies = [gradient.clone() for gradient in gradients]
         for parameter, gradient in zip(theirs, gradients, strict=True):
             parameter.grad = gradient.clone()
         expected.step()
         steps.step(ours, gradients)
-        assert all(torch.equal(one, other) for one, other in zip(gradients, kept, strict=True))
+        assert all(torch.equal(one, other) for one, other in zip(gradients, copies, strict=True))
     for one, other in zip(ours, theirs, strict=True):
         assert float((one - other.detach()).abs().max()) < 1e-12
     steps.restart(ours)

@@ -36,11 +36,11 @@ def test_crops_are_those_of_a_padded_picture_and_then_flipped() -> None:
     augmentation = Augmentation(True, BLACK)
     views = augmentation.draw(1, 40, np.random.default_rng(1))[0]
     seen = augmentation.apply(x, torch.from_numpy(views))
-    for picture, (flip, down, right), found in zip(x, views.tolist(), seen, strict=True):
+    for picture, (flip, down, right), view in zip(x, views.tolist(), seen, strict=True):
         padded = BLACK.expand(3, 10 + 2 * PAD, 12 + 2 * PAD).clone()
         padded[:, PAD:-PAD, PAD:-PAD] = picture
         cut = padded[:, PAD + down : PAD + down + 10, PAD + right : PAD + right + 12]
-        assert torch.equal(found, cut.flip(2) if flip else cut)
+        assert torch.equal(view, cut.flip(2) if flip else cut)
 
 
 def test_draws_reach_everything() -> None:
@@ -66,14 +66,14 @@ def test_a_cohort_sees_what_its_clients_see_alone(crop: bool) -> None:
     cohort.restore(start)
     together = client.train_cohort(data, cohort, confs)
     states = cohort.trained([settings.local_steps for settings in confs])
-    for place, (settings, own) in enumerate(zip(confs, data, strict=True)):
+    for index, (settings, samples) in enumerate(zip(confs, data, strict=True)):
         module.load_state_dict(start)
-        alone = client.train(own, module, settings)
+        alone = client.train(samples, module, settings)
         for name, tensor in alone["update_weight"].items():
-            assert float((tensor - states[name][place]).abs().max()) < 1e-9
-        assert abs(alone["moving_loss"] - together[place]["moving_loss"]) < 1e-9  # type: ignore[index]
+            assert float((tensor - states[name][index]).abs().max()) < 1e-9
+        assert abs(alone["moving_loss"] - together[index]["moving_loss"]) < 1e-9  # type: ignore[index]
         module.load_state_dict(start)
-        plain = client.train(ClientSamples(own.x, own.y), module, settings)
+        plain = client.train(ClientSamples(samples.x, samples.y), module, settings)
         assert plain["moving_loss"] != alone["moving_loss"]
 
 
@@ -90,10 +90,15 @@ def test_clients_may_see_samples_otherwise_than_the_job_says(tmp_path: Path) -> 
     """As FedorAS's stage 3 does."""
     data = DeviceData(open_data_set(tiny_data(tmp_path), "femnist"), CPU, "flip_crop")
     rows, seen = np.arange(3), [None, "flip_crop", "flip", "none"]
-    found = [data.samples(rows, augment).augmentation for augment in seen]
-    assert isinstance(found[0], Augmentation) and isinstance(found[2], Augmentation)
-    assert found[0].crop and found[0] is found[1] and not found[2].crop and found[3] is None
-    assert data.samples(rows, "flip").augmentation is found[2]
+    augmentations = [data.samples(rows, augment).augmentation for augment in seen]
+    assert isinstance(augmentations[0], Augmentation) and isinstance(augmentations[2], Augmentation)
+    assert (
+        augmentations[0].crop
+        and augmentations[0] is augmentations[1]
+        and not augmentations[2].crop
+        and augmentations[3] is None
+    )
+    assert data.samples(rows, "flip").augmentation is augmentations[2]
 
 
 def test_black_is_what_a_black_pixel_becomes(tmp_path: Path) -> None:

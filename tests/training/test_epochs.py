@@ -20,7 +20,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.averaging.qfedavg import QFedAvgAggregator
 from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
 from fedscale_ext.server.requirements import check_local_training
-from training.test_cohort import FAMILIES, both_ways, exits
+from training.cohorts import FAMILIES, both_ways, exits
 
 
 @given(samples=st.integers(1, 60), batch=st.integers(1, 20), epochs=st.integers(1, 3))

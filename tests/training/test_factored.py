@@ -19,7 +19,7 @@ def trained(clients: int, steps: list[int], dtype: torch.dtype) -> tuple[Tensor,
     weight = FactoredWeight()
     weight.begin(start, Sgd(0.1, 0.5, 0.01, 0.2, None), clients, max(steps), BATCH)
     for step in range(max(steps)):
-        active = sum(own > step for own in steps)
+        active = sum(count > step for count in steps)
         x = torch.randn(active, BATCH, IN, generator=generator, dtype=dtype, requires_grad=True)
         bias = torch.zeros(active, OUT, dtype=dtype, requires_grad=True)
         torch.autograd.grad(weight.linear(x, bias).square().sum(), [bias])
@@ -56,7 +56,7 @@ def test_a_clipped_gradient_cannot_be_factored() -> None:
 @pytest.mark.parametrize("weights", [[2.0, 3.0, 0.5], [2.0, None, 0.5], [None, None, None]])
 def test_the_sum_of_factored_changes_is_that_of_the_weights(steps: list[int], weights: list[float | None]) -> None:
     start, factors = trained(3, steps, torch.float64)
-    whole = torch.stack([factors[place] for place in range(3)])
+    whole = torch.stack([factors[client] for client in range(3)])
     sums = []
     for rows in (factors, whole):
         total = UnitSum({"weight": start})

@@ -68,8 +68,8 @@ def test_features_in_the_loss_are_the_same_in_cohorts_as_one_by_one(name: str) -
     alone = []
     for each, conf in zip(data, confs, strict=True):
         module.load_state_dict(start)
-        found = client.train(each, module, conf)
-        alone.append({key: tensor.clone() for key, tensor in found["update_weight"].items()})
+        result = client.train(each, module, conf)
+        alone.append({key: tensor.clone() for key, tensor in result["update_weight"].items()})
     cohort = Cohort(network, build().double(), SHAPE, 2, torch.device("cpu"), channels_last=False)
     cohort.restore(start)
     client.train_cohort(data, cohort, confs)

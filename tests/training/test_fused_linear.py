@@ -8,7 +8,7 @@ from fedscale_ext.training import fused_linear
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 
-from .test_cohort import conf
+from .cohorts import conf
 
 
 class Net(nn.Module):

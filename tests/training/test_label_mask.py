@@ -13,8 +13,8 @@ from fedscale_ext.training.label_mask import class_axes, masked, present
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 
-from . import test_cohort
-from .test_cohort import FAMILIES, SHAPE, both_ways, conf
+from . import cohorts
+from .cohorts import FAMILIES, SHAPE, both_ways, conf
 
 SPEC = models.named_spec("cnn_small", SHAPE, 4)
 
@@ -22,11 +22,11 @@ SPEC = models.named_spec("cnn_small", SHAPE, 4)
 @pytest.mark.parametrize("name", ["cnn", "nasbench201", "odd"])
 def test_a_cohort_equals_clients_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [7, 6, 9] if name == "odd" else [7, 3, 5, 1]
-    monkeypatch.setattr(test_cohort, "samples", few_classes)
+    monkeypatch.setattr(cohorts, "samples", few_classes)
     assert both_ways(FAMILIES[name], counts, own_classes=True) < 1e-9
     steps = {} if name == "odd" else {"steps": [6, 5, 2, 2]}
     if steps:
-        monkeypatch.setattr(test_cohort, "conf", own_conf)
+        monkeypatch.setattr(cohorts, "conf", own_conf)
         assert both_ways(FAMILIES[name], counts, **steps) < 1e-9
 
 
@@ -40,21 +40,21 @@ def few_classes(client: int, count: int, dtype: torch.dtype, shape: tuple[int, .
     return ClientSamples(torch.randn(count, *shape, generator=generator).to(dtype), y)
 
 
-def trained(own: bool, y: Tensor) -> dict[str, Tensor]:
+def trained(own_classes: bool, y: Tensor) -> dict[str, Tensor]:
     model = models.build(SPEC)
     model.load_state_dict(models.initial_state(SPEC, 1))
     data = ClientSamples(torch.randn(len(y), *SHAPE, generator=torch.Generator().manual_seed(0)), y)
-    settings = conf(1, own_classes=own, client_weight_decay=0.0)
+    settings = conf(1, own_classes=own_classes, client_weight_decay=0.0)
     return MultiModelClient(settings).train(data, model, settings)["update_weight"]
 
 
 def test_rows_of_absent_classes_do_not_move() -> None:
     start, y = models.initial_state(SPEC, 1), torch.tensor([0, 2, 2, 0, 2, 0])
-    own, plain = trained(True, y), trained(False, y)
+    restricted, plain = trained(True, y), trained(False, y)
     for name in ("linear2.weight", "linear2.bias"):
-        assert torch.equal(own[name][[1, 3]], start[name][[1, 3]])
+        assert torch.equal(restricted[name][[1, 3]], start[name][[1, 3]])
         assert not torch.equal(plain[name][[1, 3]], start[name][[1, 3]])
-        assert not torch.equal(own[name][[0, 2]], start[name][[0, 2]])
+        assert not torch.equal(restricted[name][[0, 2]], start[name][[0, 2]])
     every = torch.arange(4).repeat(2)
     assert all(torch.equal(value, trained(False, every)[name]) for name, value in trained(True, every).items())
 
@@ -88,11 +88,13 @@ def test_the_jobs_key_reaches_the_clients(job_file: Path) -> None:
     import fedscale_ext
 
     moved = {}
-    for own in (False, True):
-        name = f"own{own}"
-        fedscale_ext.run(job_file, model="cnn_small", rounds=1, own_classes=own, client_weight_decay=0, job_name=name)
+    for own_classes in (False, True):
+        name = f"own{own_classes}"
+        fedscale_ext.run(
+            job_file, model="cnn_small", rounds=1, own_classes=own_classes, client_weight_decay=0, job_name=name
+        )
         spec, state = load_model(job_file.parent / "logs" / name / "logs" / "models" / "global.safetensors")
         start = models.initial_state(spec, 1)
-        moved[own] = (state["linear2.bias"] != start["linear2.bias"]).tolist()
+        moved[own_classes] = (state["linear2.bias"] != start["linear2.bias"]).tolist()
     assert all(moved[False])
     assert any(moved[True][:4]) and not any(moved[True][4:])

@@ -39,7 +39,7 @@ def after(number: int, x: Tensor, negative: int) -> Tensor:
 @pytest.mark.parametrize("negative", [0, 1])
 def test_colours_are_pillows(negative: int) -> None:
     x, factor = pictures(), 1 + (-0.27 if negative else 0.27)
-    wanted = {
+    expected = {
         0: lambda image: image,
         6: lambda image: ImageEnhance.Brightness(image).enhance(factor),
         7: lambda image: ImageEnhance.Color(image).enhance(factor),
@@ -50,12 +50,18 @@ def test_colours_are_pillows(negative: int) -> None:
         12: ImageOps.autocontrast,
         13: ImageOps.equalize,
     }
-    for number, make in wanted.items():
-        found = after(number, x, negative)
-        assert bool((found == found.round()).all()) and float(found.min()) >= 0 and float(found.max()) <= 255
-        for picture, own in zip(x, found, strict=True):
+    for number, make in expected.items():
+        augmented = after(number, x, negative)
+        assert (
+            bool((augmented == augmented.round()).all())
+            and float(augmented.min()) >= 0
+            and float(augmented.max()) <= 255
+        )
+        for picture, view in zip(x, augmented, strict=True):
             # grey values of Pillow have other digits, and it rounds in other places
-            assert np.abs(array(make(pillow(picture))) - own.numpy()).max() <= (3 if number in (7, 8, 9) else 1), number
+            assert np.abs(array(make(pillow(picture))) - view.numpy()).max() <= (3 if number in (7, 8, 9) else 1), (
+                number
+            )
 
 
 @pytest.mark.parametrize("negative", [0, 1])
@@ -69,14 +75,14 @@ def test_places_are_pillows(negative: int) -> None:
         4: (1, 0, 0, 0, 1, shift),
     }
     for number, matrix in matrices.items():
-        found = after(number, x, negative)
-        for picture, own in zip(x, found, strict=True):
-            wanted = array(
+        augmented = after(number, x, negative)
+        for picture, view in zip(x, augmented, strict=True):
+            expected = array(
                 pillow(picture).transform((16, 16), Image.Transform.AFFINE, matrix, Image.Resampling.NEAREST)
             )
-            assert (wanted != own.numpy()).mean() < 0.02, number
-    for picture, own in zip(x, after(5, x, negative), strict=True):
-        assert (array(pillow(picture).rotate(9 * sign)) != own.numpy()).mean() < 0.05
+            assert (expected != view.numpy()).mean() < 0.02, number
+    for picture, view in zip(x, after(5, x, negative), strict=True):
+        assert (array(pillow(picture).rotate(9 * sign)) != view.numpy()).mean() < 0.05
 
 
 def test_two_of_fourteen_are_drawn_and_a_picture_is_its_own() -> None:

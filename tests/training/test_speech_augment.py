@@ -28,51 +28,51 @@ def views(shift: int = 0, loud: int = 0) -> torch.Tensor:
 
 
 def augmentation(kind: str, noise: np.ndarray | None = None, mean: float = 0.0, std: float = 1.0) -> SpeechAugmentation:
-    own = tensor(FEATURES[kind](noise)) if noise is not None else torch.zeros(0, 1, 1, 1)
-    return SpeechAugmentation(own, mean, std, kind == "cepstra")
+    features = tensor(FEATURES[kind](noise)) if noise is not None else torch.zeros(0, 1, 1, 1)
+    return SpeechAugmentation(features, mean, std, kind == "cepstra")
 
 
 @pytest.mark.parametrize("by", [-SHIFT, -1, 3])
 @pytest.mark.parametrize("kind", FEATURES)
 def test_moved_features_are_those_of_a_moved_clip(kind: str, by: int) -> None:
     pytest.importorskip("librosa")
-    own = clip(1)
-    moved = np.zeros_like(own)
+    original = clip(1)
+    moved = np.zeros_like(original)
     if by > 0:
-        moved[by * HOP :] = own[: -by * HOP]
+        moved[by * HOP :] = original[: -by * HOP]
     else:
-        moved[: by * HOP] = own[-by * HOP :]
-    found = augmentation(kind).apply(tensor(FEATURES[kind](own)), views(by))[0, 0]
-    wanted = tensor(FEATURES[kind](moved))[0, 0]
+        moved[: by * HOP] = original[-by * HOP :]
+    shifted = augmentation(kind).apply(tensor(FEATURES[kind](original)), views(by))[0, 0]
+    expected = tensor(FEATURES[kind](moved))[0, 0]
     if kind == "cepstra":
-        found, wanted = found.T, wanted.T
+        shifted, expected = shifted.T, expected.T
     inside = slice(by + 2, -2) if by > 0 else slice(2, by - 3)  # frames that reach into what moved in differ
-    assert torch.allclose(found[inside], wanted[inside], atol=0.1)
-    silent = found[0] if by > 0 else found[-1]
-    assert silent[0] == (pytest.approx(np.log(LOG_MEL_FLOOR)) if kind == "log-mel" else found[:, 0].min())
+    assert torch.allclose(shifted[inside], expected[inside], atol=0.1)
+    silent = shifted[0] if by > 0 else shifted[-1]
+    assert silent[0] == (pytest.approx(np.log(LOG_MEL_FLOOR)) if kind == "log-mel" else shifted[:, 0].min())
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [("log-mel", 0.35), ("cepstra", 16.0)])
 def test_noise_is_added_to_energies(kind: str, tolerance: float) -> None:
     pytest.importorskip("librosa")
-    own, noise = clip(1, 400.0), clip(2, 6000.0)
-    made = augmentation(kind, noise)
-    before = tensor(FEATURES[kind](own))
-    found, same = made.apply(before, views(loud=100)), made.apply(before, views())
-    wanted = tensor(FEATURES[kind]((own + 0.1 * noise).astype(np.int16)))
+    original, noise = clip(1, 400.0), clip(2, 6000.0)
+    augment = augmentation(kind, noise)
+    before = tensor(FEATURES[kind](original))
+    noisy, same = augment.apply(before, views(loud=100)), augment.apply(before, views())
+    expected = tensor(FEATURES[kind]((original + 0.1 * noise).astype(np.int16)))
     assert torch.allclose(same, before, atol=1e-4)
-    assert (found - wanted).abs().mean() < 0.5 * (before - wanted).abs().mean()
+    assert (noisy - expected).abs().mean() < 0.5 * (before - expected).abs().mean()
     if kind == "cepstra":  # the level, and the rest
-        found, wanted = found[:, :, :1], wanted[:, :, :1]
-    assert (found - wanted).abs().mean() < tolerance
+        noisy, expected = noisy[:, :, :1], expected[:, :, :1]
+    assert (noisy - expected).abs().mean() < tolerance
 
 
 def test_networks_see_values_as_they_are_normalised() -> None:
     x = torch.randn(4, 1, 49, 40)
-    asked = torch.tensor([[2, 0, 0], [0, 0, 0], [-5, 0, 0], [1, 0, 0]])
+    draws = torch.tensor([[2, 0, 0], [0, 0, 0], [-5, 0, 0], [1, 0, 0]])
     plain, scaled = augmentation("log-mel"), augmentation("log-mel", mean=-5.0, std=2.0)
-    assert torch.allclose(scaled.apply(x, asked), (plain.apply(2 * x - 5, asked) + 5) / 2, atol=1e-5)
-    assert torch.equal(plain.apply(x, asked)[1], x[1])
+    assert torch.allclose(scaled.apply(x, draws), (plain.apply(2 * x - 5, draws) + 5) / 2, atol=1e-5)
+    assert torch.equal(plain.apply(x, draws)[1], x[1])
 
 
 def test_draws_are_within_their_ranges_and_from_the_stream_alone() -> None:

@@ -21,12 +21,12 @@ def context(folder: Path, certificates: Certificates, side: int) -> ssl.SSLConte
     files = {name: folder / f"{side}-{name}.pem" for name in certificates._fields}
     for name, path in files.items():
         path.write_bytes(getattr(certificates, name))
-    made = ssl.SSLContext(side)
-    made.load_verify_locations(files["authority"])
-    made.load_cert_chain(files["certificate"], files["key"])
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.verify_flags |= ssl.VERIFY_X509_STRICT
-    return made
+    context = ssl.SSLContext(side)
+    context.load_verify_locations(files["authority"])
+    context.load_cert_chain(files["certificate"], files["key"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
 
 
 def shake_hands(folder: Path, server: Certificates, client: Certificates) -> None:
@@ -72,11 +72,11 @@ def test_keys_are_drawn_anew_and_authorities_are_not() -> None:
 @given(st.binary(min_size=32, max_size=32))
 def test_a_certificate_is_of_a_process_and_signs_no_others(token: bytes) -> None:
     certificates = derived(token)
-    authority, own = map(x509.load_pem_x509_certificate, (certificates.authority, certificates.certificate))
-    own.verify_directly_issued_by(authority)
+    authority, certificate = map(x509.load_pem_x509_certificate, (certificates.authority, certificates.certificate))
+    certificate.verify_directly_issued_by(authority)
     key = load_pem_private_key(certificates.key, None)
-    assert key.public_key() == own.public_key()
-    assert not own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert key.public_key() == certificate.public_key()
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
     now = datetime.datetime.now(datetime.UTC)
-    assert own.not_valid_before_utc < now < own.not_valid_after_utc
+    assert certificate.not_valid_before_utc < now < certificate.not_valid_after_utc

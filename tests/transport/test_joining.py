@@ -125,10 +125,10 @@ def test_nobody_joins_before_the_jobs_own_executors_are_there(
     replies = []
     plain = type(service)._offer
 
-    def reply(self: Any, wanted: int | None) -> Any:
-        replies.append(plain(self, wanted).event)
+    def reply(self: Any, number: int | None) -> Any:
+        replies.append(plain(self, number).event)
         agreed(self)
-        return plain(self, wanted)
+        return plain(self, number)
 
     monkeypatch.setattr(type(service), "_offer", reply)
     assert request_offer(asking(config), 10.0).executor == 3
@@ -148,8 +148,8 @@ def test_a_job_without_executors_of_its_own_takes_the_first_at_once(job_file: Pa
 def test_a_number_is_given_to_who_asks_for_it_unless_another_one_has_it(job_file: Path) -> None:
     config = configuration(job_file, "num_executors=0")
     with serving(config) as service:
-        asked = [request_offer(asking(config), 10.0, number).executor for number in (None, 2, 2, None)]
-        assert asked == [1, 2, 2, 3]  # who asks again takes the place of who had asked before
+        numbers = [request_offer(asking(config), 10.0, number).executor for number in (None, 2, 2, None)]
+        assert numbers == [1, 2, 2, 3]  # who asks again takes the place of who had asked before
         service.infos["1"] = service.infos["7"] = None  # they joined under their own numbers
         assert [request_offer(asking(config), 10.0, number).executor for number in (1, 7, 5, 6)] == [4, 5, 6, 8]
 

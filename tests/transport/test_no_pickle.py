@@ -19,13 +19,13 @@ READS = {"pickle.load", "pickle.loads", "pickle.Unpickler", "eval", "exec"}
 
 def readers(cls: type) -> set[str]:
     """Names of the methods of a class of FedScale that unpickle or evaluate something."""
-    found = set()
+    names = set()
     for name, method in inspect.getmembers(cls, inspect.isfunction):
         tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
         calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         if calls & READS:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 @pytest.mark.parametrize(

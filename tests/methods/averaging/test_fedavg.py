@@ -12,37 +12,37 @@ from fedscale_ext.methods.averaging.fedprox import FedProxAggregator
 from methods.harness import aggregate, equal, play, server, trained_states, updates_for
 
 
-def weighted_mean(made, states):
+def weighted_mean(aggregator, states):
     """By hand: w_k = 10 k, as the harness gives out samples."""
     total = 10 * sum(states)
-    names = models.parameter_names(made.pool["global"].spec)
+    names = models.parameter_names(aggregator.pool["global"].spec)
     return {name: sum(state[name].double() * 10 * c for c, state in states.items()) / total for name in names}
 
 
 def test_fedavg_weighs_clients_by_their_samples() -> None:
-    made = server(FedAvgAggregator, "fedavg")
-    items = made.assign(1, np.array([1, 3, 6]))
+    aggregator = server(FedAvgAggregator, "fedavg")
+    items = aggregator.assign(1, np.array([1, 3, 6]))
     assert [(item.client, item.model, dict(item.overrides)) for item in items] == [
         (client, "global", {}) for client in (1, 3, 6)
     ]
-    updates = updates_for(made, 1, items)
+    updates = updates_for(aggregator, 1, items)
     assert [update.samples for update in updates] == [10, 30, 60]
-    states = trained_states(made, 1, updates)
-    aggregate(made, 1, updates)
-    for name, value in weighted_mean(made, states).items():
-        torch.testing.assert_close(made.pool["global"].state[name].double(), value, rtol=1e-6, atol=1e-7)
+    states = trained_states(aggregator, 1, updates)
+    aggregate(aggregator, 1, updates)
+    for name, value in weighted_mean(aggregator, states).items():
+        torch.testing.assert_close(aggregator.pool["global"].state[name].double(), value, rtol=1e-6, atol=1e-7)
     # not what FedScale does (defect 8)
     plain = torch.stack([state["stem.conv.weight"] for state in states.values()]).mean(0)
-    assert not torch.allclose(made.pool["global"].state["stem.conv.weight"], plain)
+    assert not torch.allclose(aggregator.pool["global"].state["stem.conv.weight"], plain)
 
 
 def test_without_a_model_fedscales_own_default_is_not_looked_for() -> None:
-    made = server(FedAvgAggregator, "fedavg")
-    made.config = make_config({}, {"method": "fedavg"})
-    made.args = made.config.fedscale
-    for asked in (made.initial_spec, made.smallest_spec):
+    aggregator = server(FedAvgAggregator, "fedavg")
+    aggregator.config = make_config({}, {"method": "fedavg"})
+    aggregator.args = aggregator.config.fedscale
+    for spec_of in (aggregator.initial_spec, aggregator.smallest_spec):
         with pytest.raises(UserError, match="key 'model' is not given, and method fedavg trains one: name it"):
-            asked()
+            spec_of()
 
 
 def test_fedavg_serves_everybody_its_model() -> None:
@@ -58,11 +58,11 @@ def test_the_first_model_depends_on_the_seed_alone() -> None:
 
 
 def test_fedprox_asks_for_the_proximal_term_and_else_is_fedavg() -> None:
-    made, plain = server(FedProxAggregator, "fedprox", mu=0.3), server(FedAvgAggregator, "fedavg")
-    assert [dict(item.overrides) for item in made.assign(1, np.array([2, 4]))] == [{"prox_mu": 0.3}] * 2
-    play(made, 1)
+    aggregator, plain = server(FedProxAggregator, "fedprox", mu=0.3), server(FedAvgAggregator, "fedavg")
+    assert [dict(item.overrides) for item in aggregator.assign(1, np.array([2, 4]))] == [{"prox_mu": 0.3}] * 2
+    play(aggregator, 1)
     play(plain, 1)
-    assert equal(made.pool["global"].state, plain.pool["global"].state)
+    assert equal(aggregator.pool["global"].state, plain.pool["global"].state)
 
 
 def test_fedproxs_mu_is_fedscales_unless_given_and_not_negative() -> None:

@@ -18,38 +18,38 @@ BOTH = [(FedAdamAggregator, "fedadam"), (FedYogiAggregator, "fedyogi")]
 
 
 def test_fedadam_is_algorithm_2_of_its_paper() -> None:
-    made = server(FedAdamAggregator, "fedadam", eta=0.1, tau=1e-2, beta=0.8, beta2=0.7)
+    aggregator = server(FedAdamAggregator, "fedadam", eta=0.1, tau=1e-2, beta=0.8, beta2=0.7)
     name = "stem.conv.weight"
-    x = made.pool["global"].state[name].double().numpy()
+    x = aggregator.pool["global"].state[name].double().numpy()
     m, v = np.zeros_like(x), np.full_like(x, 1e-4)
     for number in (1, 2, 3):
-        updates = updates_for(made, number, made.assign(number, np.arange(1, 7)))
-        means = means_of(made, number, updates)
-        change = means["global"][name].double().numpy() - made.pool["global"].state[name].double().numpy()
+        updates = updates_for(aggregator, number, aggregator.assign(number, np.arange(1, 7)))
+        means = means_of(aggregator, number, updates)
+        change = means["global"][name].double().numpy() - aggregator.pool["global"].state[name].double().numpy()
         m, v = 0.8 * m + 0.2 * change, 0.7 * v + 0.3 * change**2
-        x = made.pool["global"].state[name].double().numpy() + 0.1 * m / (np.sqrt(v) + 1e-2)
-        made.aggregate(number, updates, means)
-        np.testing.assert_allclose(made.pool["global"].state[name].numpy(), x, rtol=1e-5, atol=1e-7)
+        x = aggregator.pool["global"].state[name].double().numpy() + 0.1 * m / (np.sqrt(v) + 1e-2)
+        aggregator.aggregate(number, updates, means)
+        np.testing.assert_allclose(aggregator.pool["global"].state[name].numpy(), x, rtol=1e-5, atol=1e-7)
 
 
 def test_fedyogis_first_step_has_about_the_length_eta_wherever_the_mean_changed() -> None:
-    made, plain = server(FedYogiAggregator, "fedyogi"), server(FedAvgAggregator, "fedavg")
-    start = pool_states(made)["global"]
-    play(made, 1)
+    aggregator, plain = server(FedYogiAggregator, "fedyogi"), server(FedAvgAggregator, "fedavg")
+    start = pool_states(aggregator)["global"]
+    play(aggregator, 1)
     play(plain, 1)
     name = "stem.conv.weight"
-    step, change = (one.pool["global"].state[name] - start[name] for one in (made, plain))
+    step, change = (one.pool["global"].state[name] - start[name] for one in (aggregator, plain))
     torch.testing.assert_close(step, 3e-3 * change.sign(), rtol=1e-2, atol=1e-6)
 
 
 @pytest.mark.parametrize(("cls", "method"), BOTH)
 def test_parameters_move_adaptively_and_buffers_are_averaged(cls: type, method: str) -> None:
-    made = server(cls, method)
-    updates = updates_for(made, 1, made.assign(1, np.array([1, 2])))
-    means = means_of(made, 1, updates)
-    made.aggregate(1, updates, means)
-    parameters = parameter_names(made.pool["global"].spec)
-    for name, value in made.pool["global"].state.items():
+    aggregator = server(cls, method)
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2])))
+    means = means_of(aggregator, 1, updates)
+    aggregator.aggregate(1, updates, means)
+    parameters = parameter_names(aggregator.pool["global"].spec)
+    for name, value in aggregator.pool["global"].state.items():
         assert (value == means["global"][name]).all().item() == (name not in parameters), name
 
 
@@ -84,8 +84,8 @@ def test_it_continues_from_its_state_bit_for_bit(cls: type, method: str) -> None
     play(unbroken, 1)
     resumed.load_state(*unbroken.state())
     resumed.pool.update("global", pool_states(unbroken)["global"])
-    for made in (unbroken, resumed):
-        play(made, 2)
+    for aggregator in (unbroken, resumed):
+        play(aggregator, 2)
     assert equal(unbroken.pool["global"].state, resumed.pool["global"].state)
 
 

@@ -27,20 +27,20 @@ LOSSES = {1: 0.5, 2: 1.5, 3: 3.0, 4: 1.0, 5: 0.2, 6: 2.0}
 
 def one_round(q: float, lipschitz: float | None = None) -> tuple[Any, dict[str, Any], dict[int, Any]]:
     """The server after a round, its model before it and the clients' states."""
-    made = server(QFedAvgAggregator, "qfedavg", q=q, L=lipschitz)
-    before = dict(made.pool["global"].state)
-    updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)), LOSSES)
-    states = trained_states(made, 1, updates)
+    aggregator = server(QFedAvgAggregator, "qfedavg", q=q, L=lipschitz)
+    before = dict(aggregator.pool["global"].state)
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7)), LOSSES)
+    states = trained_states(aggregator, 1, updates)
     for update in updates:
-        made.collect(1, update, states[update.client])
-    made.aggregate(1, updates, {})
-    return made, before, states
+        aggregator.collect(1, update, states[update.client])
+    aggregator.aggregate(1, updates, {})
+    return aggregator, before, states
 
 
 @pytest.mark.parametrize(("q", "lipschitz"), [(0.0, None), (0.5, 7.0), (1.0, None), (3.0, 2.0)])
 def test_the_step_is_algorithm_2(q: float, lipschitz: float | None) -> None:
-    made, before, states = one_round(q, lipschitz)
-    names = models.parameter_names(made.pool["global"].spec)
+    aggregator, before, states = one_round(q, lipschitz)
+    names = models.parameter_names(aggregator.pool["global"].spec)
     flat = {c: np.concatenate([s[n].double().numpy().ravel() for n in names]) for c, s in states.items()}
     start = np.concatenate([before[n].double().numpy().ravel() for n in names])
     large = lipschitz or 1 / 0.05
@@ -50,32 +50,32 @@ def test_the_step_is_algorithm_2(q: float, lipschitz: float | None) -> None:
         delta += share * loss**q * gradient
         h += share * (q * loss ** (q - 1) * (gradient**2).sum() + large * loss**q)
     expected = start - delta / h
-    found = np.concatenate([made.pool["global"].state[n].numpy().ravel() for n in names])
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
-    assert np.abs(found - start).max() > 1e-6
+    weights = np.concatenate([aggregator.pool["global"].state[n].numpy().ravel() for n in names])
+    np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-7)
+    assert np.abs(weights - start).max() > 1e-6
 
 
 def test_q_of_zero_is_fedavg_and_buffers_are_always_averaged() -> None:
     plain = server(FedAvgAggregator, "fedavg")
     play(plain, 1)
     for q in (0.0, 2.0):
-        made, _, _ = one_round(q)
-        names = models.parameter_names(made.pool["global"].spec)
+        aggregator, _, _ = one_round(q)
+        names = models.parameter_names(aggregator.pool["global"].spec)
         for name, value in plain.pool["global"].state.items():
-            near = torch.allclose(made.pool["global"].state[name].double(), value.double(), rtol=1e-5, atol=1e-7)
+            near = torch.allclose(aggregator.pool["global"].state[name].double(), value.double(), rtol=1e-5, atol=1e-7)
             assert near == (q == 0 or name not in names), name
 
 
 def test_rounds_do_not_mix() -> None:
-    made, _, _ = one_round(1.0)
-    updates = updates_for(made, 2, made.assign(2, np.array([2])), LOSSES)
-    states = trained_states(made, 2, updates)
-    made.collect(2, updates[0], states[2])
+    aggregator, _, _ = one_round(1.0)
+    updates = updates_for(aggregator, 2, aggregator.assign(2, np.array([2])), LOSSES)
+    states = trained_states(aggregator, 2, updates)
+    aggregator.collect(2, updates[0], states[2])
     large, loss = 1 / 0.05, 1.5 + 1e-10
-    names = models.parameter_names(made.pool["global"].spec)
-    moved = sum(float((large * (made.pool["global"].state[n].double() - states[2][n].double())).square().sum())
+    names = models.parameter_names(aggregator.pool["global"].spec)
+    moved = sum(float((large * (aggregator.pool["global"].state[n].double() - states[2][n].double())).square().sum())
                 for n in names)  # fmt: skip
-    assert made._h == pytest.approx(20 * (moved + large * loss), rel=1e-9)
+    assert aggregator._h == pytest.approx(20 * (moved + large * loss), rel=1e-9)
 
 
 @pytest.mark.parametrize("key", ["q", "L"])
@@ -104,11 +104,11 @@ def test_clients_report_the_loss_of_the_model_that_they_were_handed_alone_and_si
     client = object.__new__(QFedAvgClient)
     client._model_of = bench.module
     expected = []
-    for own in data:
+    for samples in data:
         module = bench.module("global").eval()
         with torch.no_grad():
-            expected.append(float(functional.cross_entropy(module(own.x), own.y)))
-    alone = [client.train(own, bench.module("global"), conf) for own, conf in zip(data, confs, strict=True)]
+            expected.append(float(functional.cross_entropy(module(samples.x), samples.y)))
+    alone = [client.train(samples, bench.module("global"), conf) for samples, conf in zip(data, confs, strict=True)]
     cohort = bench.cohort("global", 2, 2, factored=False)
     assert cohort is not None
     together = client.train_cohort(data, cohort, confs)

@@ -23,35 +23,35 @@ def samples(labels: bool = True) -> PublicData:
     return PublicData(x, y if labels else None, f"{PUBLIC} samples of noise" + ("" if labels else ", of other classes"))
 
 
-def made(method: str, folder: Path, *, labels: bool = True, **keys: Any) -> Any:
+def new_aggregator(method: str, folder: Path, *, labels: bool = True, **keys: Any) -> Any:
     """Six clients, three of each type."""
 
     class WithData(method_class(method)):  # type: ignore[misc]
         def public_data(self) -> PublicData:
             return samples(labels)
 
-    given = {"model": "cnn_small", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
-    found = server(WithData, method, **given)
-    found.log_dir = folder
-    found.client_tensors_by_kind = {kept.kind: kept for kept in found.client_tensors()}
-    return found
+    params = {"model": "cnn_small", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
+    aggregator = server(WithData, method, **params)
+    aggregator.log_dir = folder
+    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+    return aggregator
 
 
-def logits_for(client: int, asked: int, round: int = 1) -> torch.Tensor:
+def logits_for(client: int, num_rows: int, round: int = 1) -> torch.Tensor:
     """What a client might say."""
-    return torch.randn(asked, CLASSES, generator=torch.Generator().manual_seed(100 * round + client))
+    return torch.randn(num_rows, CLASSES, generator=torch.Generator().manual_seed(100 * round + client))
 
 
-def play(found: Any, round: int, participants: Sequence[int] = range(1, 7)) -> list[WorkItem]:
+def play(aggregator: Any, round: int, participants: Sequence[int] = range(1, 7)) -> list[WorkItem]:
     """One round of the hooks, as the runtime calls them; every participant says ``logits_for``."""
-    found._internals = {}
-    items: list[WorkItem] = found.assign(round, np.array(participants))
-    found.client_logits.begin(items)
-    updates = updates_for(found, round, items)
+    aggregator._internals = {}
+    items: list[WorkItem] = aggregator.assign(round, np.array(participants))
+    aggregator.client_logits.begin(items)
+    updates = updates_for(aggregator, round, items)
     for update in updates:
-        found.client_logits.take(
-            round, update.item, {"logits": logits_for(update.client, found.client_logits.num_rows, round)}
+        aggregator.client_logits.take(
+            round, update.item, {"logits": logits_for(update.client, aggregator.client_logits.num_rows, round)}
         )
-    found.aggregate(round, updates, means_of(found, round, updates))
-    found.evolve(round)
+    aggregator.aggregate(round, updates, means_of(aggregator, round, updates))
+    aggregator.evolve(round)
     return items

@@ -35,10 +35,10 @@ def samples(count: int, seed: int = 0) -> ClientSamples:
     return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=generator))
 
 
-def handed(told: bool = True) -> State:
-    own = samples(PUBLIC, seed=50)
-    shared = {"x": own.x, "labels": own.y, "asked": torch.tensor([8, 0, 3])}
-    if told:
+def handed(with_target: bool = True) -> State:
+    public = samples(PUBLIC, seed=50)
+    shared = {"x": public.x, "labels": public.y, "asked": torch.tensor([8, 0, 3])}
+    if with_target:
         target = torch.randn(7, CLASSES, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
         shared |= {"rows": torch.tensor([1, 2, 3, 5, 6, 7, 8]), "target": target}
     return shared
@@ -69,51 +69,51 @@ def test_side_by_side_is_one_after_another(changes: dict[str, Any]) -> None:
         [20, 9, 7],
         [floating_tensors(network(3).state_dict()), {}, floating_tensors(network(4).state_dict())],
     )
-    data = [samples(count, place) for place, count in enumerate(counts)]
+    data = [samples(count, index) for index, count in enumerate(counts)]
 
-    def settings(place: int) -> ClientConfig:
-        steps = 2 * -(-counts[place] // 5) if "local_epochs" in changes else 10 - place
-        return conf(place, **{"client_state": owns[place], "local_steps": steps, **changes})
+    def settings(index: int) -> ClientConfig:
+        steps = 2 * -(-counts[index] // 5) if "local_epochs" in changes else 10 - index
+        return conf(index, **{"client_state": owns[index], "local_steps": steps, **changes})
 
     module, stack = network(), stacked(network(), SHAPE)
     assert stack is not None
     cohort = Cohort(stack, module, SHAPE, 3, torch.device("cpu"), channels_last=True)
     cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
-    confs = [settings(place) for place in range(3)]
+    confs = [settings(index) for index in range(3)]
     together = client(confs[0]).train_cohort(data, cohort, confs)
     states = cohort.trained([one.local_steps for one in confs])
-    for place, other in enumerate(together):
-        own = settings(place)
-        alone = client(own).train(data[place], network(), own)
+    for index, other in enumerate(together):
+        config = settings(index)
+        alone = client(config).train(data[index], network(), config)
         assert isinstance(other, dict) and other["trained_size"] == alone["trained_size"]
         assert abs(other["moving_loss"] - alone["moving_loss"]) < 1e-9
         torch.testing.assert_close(other["returned"]["logits"], alone["returned"]["logits"], atol=1e-6, rtol=1e-6)
         for name, tensor in floating_tensors(alone["update_weight"]).items():
-            assert float((tensor - states[name][place]).abs().max()) < 1e-9
+            assert float((tensor - states[name][index]).abs().max()) < 1e-9
             assert "client_state" not in alone or torch.equal(alone["client_state"][name], tensor)
-            assert "client_state" not in other or torch.equal(other["client_state"][name], states[name][place])
-        assert ("client_state" in alone) == ("client_state" in other) == (own.client_state is not None)
+            assert "client_state" not in other or torch.equal(other["client_state"][name], states[name][index])
+        assert ("client_state" in alone) == ("client_state" in other) == (config.client_state is not None)
 
 
 def test_logits_are_those_of_the_trained_model_on_the_rows_that_were_asked() -> None:
     settings = conf(3, local_steps=4)
-    found = client(settings).train(samples(20), network(), settings)
+    result = client(settings).train(samples(20), network(), settings)
     module = network()
-    enter(module, found["client_state"])
+    enter(module, result["client_state"])
     expected = module.eval()(settings.shared_tensors["x"][[8, 0, 3]])
-    assert found["returned"]["logits"].dtype == torch.float32
-    torch.testing.assert_close(found["returned"]["logits"], expected.detach().float())
-    assert all(tensor.is_floating_point() for tensor in found["client_state"].values())
+    assert result["returned"]["logits"].dtype == torch.float32
+    torch.testing.assert_close(result["returned"]["logits"], expected.detach().float())
+    assert all(tensor.is_floating_point() for tensor in result["client_state"].values())
 
 
 def test_phases_come_in_order_and_only_what_was_told_is_learnt() -> None:
-    told, untold = conf(3, shared_tensors=handed()), conf(3, shared_tensors=handed(told=False))
-    assert [phase.config(told).batch_size for phase in client(told)._phases(told)] == [5, 4]
-    assert [phase.config(untold).batch_size for phase in client(untold)._phases(untold)] == [5]
-    pretrain, digest = client(told)._phases(told)
+    with_target, without_target = conf(3, shared_tensors=handed()), conf(3, shared_tensors=handed(with_target=False))
+    assert [phase.config(with_target).batch_size for phase in client(with_target)._phases(with_target)] == [5, 4]
+    assert [phase.config(without_target).batch_size for phase in client(without_target)._phases(without_target)] == [5]
+    pretrain, digest = client(with_target)._phases(with_target)
     assert len(pretrain.samples) == PUBLIC and len(digest.samples) == 7
-    assert digest.config(told).local_steps == 4  # seven samples in fours, twice
-    torch.testing.assert_close(digest.samples.x[2], told.shared_tensors["x"][3])
+    assert digest.config(with_target).local_steps == 4  # seven samples in fours, twice
+    torch.testing.assert_close(digest.samples.x[2], with_target.shared_tensors["x"][3])
 
 
 def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
@@ -131,14 +131,14 @@ def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
 
 
 def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> None:
-    own = floating_tensors(network(3).state_dict())
-    settings = conf(3, client_state=own, shared_tensors=None, round="personalise")
-    found = client(settings).train(samples(20), network(), settings)
+    state = floating_tensors(network(3).state_dict())
+    settings = conf(3, client_state=state, shared_tensors=None, round="personalise")
+    result = client(settings).train(samples(20), network(), settings)
     plain = client_settings(3, round="personalise")
     expected = MultiModelClient(plain).train(samples(20), network(3), plain)
-    assert "returned" not in found
+    assert "returned" not in result
     for name, tensor in expected["update_weight"].items():
-        torch.testing.assert_close(found["update_weight"][name], tensor)
+        torch.testing.assert_close(result["update_weight"][name], tensor)
 
 
 def test_a_model_that_breaks_down_fails_its_client_alone() -> None:

@@ -22,20 +22,20 @@ def said(draw: st.DrawFn) -> Tensor:
 @settings(max_examples=25)
 @given(said())
 def test_the_mean_is_that_of_numpy(logits: Tensor) -> None:
-    found = consensus.mean_logits(logits)
-    assert found.dtype == torch.float32
-    assert found.numpy() == pytest.approx(logits.numpy().mean(0), abs=1e-4)
+    mean = consensus.mean_logits(logits)
+    assert mean.dtype == torch.float32
+    assert mean.numpy() == pytest.approx(logits.numpy().mean(0), abs=1e-4)
 
 
 @settings(max_examples=25)
 @given(said(), st.sampled_from([0.1, 0.5, 1.0]))
 def test_entropy_reduction_gives_probabilities_in_the_order_of_the_mean(logits: Tensor, temperature: float) -> None:
-    found = consensus.entropy_reduced(logits, temperature)
-    assert found.sum(-1).tolist() == pytest.approx([1.0] * COUNT, abs=1e-5)
+    probabilities = consensus.entropy_reduced(logits, temperature)
+    assert probabilities.sum(-1).tolist() == pytest.approx([1.0] * COUNT, abs=1e-5)
     mean = logits.double().softmax(-1).mean(0)
-    most = mean.gather(-1, found.argmax(-1, keepdim=True)).flatten()
+    most = mean.gather(-1, probabilities.argmax(-1, keepdim=True)).flatten()
     torch.testing.assert_close(most, mean.amax(-1), atol=1e-6, rtol=0)
-    torch.testing.assert_close(found, (mean / temperature).softmax(-1).float())
+    torch.testing.assert_close(probabilities, (mean / temperature).softmax(-1).float())
 
 
 @settings(max_examples=25)
@@ -52,12 +52,12 @@ def test_a_lower_temperature_leaves_less_entropy(logits: Tensor) -> None:
 def test_weights_of_a_mean_are_shares_and_models_have_no_order(logits: Tensor, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     weights = torch.rand(logits.shape[:2], generator=generator) + 0.1
-    found, order = consensus.weighted(logits, weights), torch.randperm(len(logits), generator=generator)
-    torch.testing.assert_close(found, consensus.weighted(logits[order], weights[order]))
-    torch.testing.assert_close(found, consensus.weighted(logits, 7 * weights))
+    mean, order = consensus.weighted(logits, weights), torch.randperm(len(logits), generator=generator)
+    torch.testing.assert_close(mean, consensus.weighted(logits[order], weights[order]))
+    torch.testing.assert_close(mean, consensus.weighted(logits, 7 * weights))
     torch.testing.assert_close(consensus.weighted(logits, torch.ones_like(weights)), consensus.mean_logits(logits))
     least, most = logits.amin(0) - 1e-3, logits.amax(0) + 1e-3
-    assert ((found >= least) & (found <= most)).all()
+    assert ((mean >= least) & (mean <= most)).all()
 
 
 def test_without_any_weight_there_is_nothing() -> None:

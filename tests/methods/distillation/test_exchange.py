@@ -21,7 +21,7 @@ from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.transport.wire import bytes_to_tensors
 from methods.harness import CLASSES, SHAPE, equal, pool_states
 
-from .public import PUBLIC, TYPES, made, play, samples
+from .public import PUBLIC, TYPES, new_aggregator, play, samples
 
 QUICK: dict[str, dict[str, Any]] = {
     "fedmd": {"samples": 5, "pretrain_epochs": 3, "private_epochs": 4, "digest_batch": 4},
@@ -31,19 +31,19 @@ QUICK: dict[str, dict[str, Any]] = {
 SAMPLE = 4 * SHAPE[0] * SHAPE[1] * SHAPE[2]
 
 
-def handed_out(found: Any) -> dict[str, torch.Tensor]:
-    (section,) = found.shared.sections([]).values()
+def handed_out(aggregator: Any) -> dict[str, torch.Tensor]:
+    (section,) = aggregator.shared.sections([]).values()
     return bytes_to_tensors(section)
 
 
 @pytest.mark.parametrize("method", QUICK)
 def test_what_is_told_belongs_to_the_rows_of_the_last_round(method: str, tmp_path: Path) -> None:
-    found = made(method, tmp_path, **QUICK[method])
-    play(found, 1)
-    first = handed_out(found)
+    aggregator = new_aggregator(method, tmp_path, **QUICK[method])
+    play(aggregator, 1)
+    first = handed_out(aggregator)
     assert "target" not in first and torch.equal(first["x"], samples().x)
-    play(found, 2)
-    second = handed_out(found)
+    play(aggregator, 2)
+    second = handed_out(aggregator)
     assert torch.equal(second["rows"], first["asked"]) and second["target"].shape == (len(first["asked"]), CLASSES)
     if method != "fedgems":
         assert len(first["asked"]) == 5 and not torch.equal(first["asked"], second["asked"])
@@ -51,43 +51,46 @@ def test_what_is_told_belongs_to_the_rows_of_the_last_round(method: str, tmp_pat
 
 @pytest.mark.parametrize("method", QUICK)
 def test_traffic_is_public_samples_once_and_logits(method: str, tmp_path: Path) -> None:
-    found = made(method, tmp_path, **QUICK[method])
-    asked = 5 if method != "fedgems" else PUBLIC
+    aggregator = new_aggregator(method, tmp_path, **QUICK[method])
+    num_rows = 5 if method != "fedgems" else PUBLIC
     label = 0 if method == "dsfl" else 8  # bytes; its clients learn from none
-    logits, public = 4 * CLASSES * asked, PUBLIC * (SAMPLE + label)
-    assert all((found.traffic(item), found.uploaded(item)) == (public, logits) for item in play(found, 1, [1, 2, 4]))
-    later = {item.client: item for item in play(found, 2)}
-    assert {found.traffic(later[client]) for client in (1, 2, 4)} == {logits}
-    assert {found.traffic(later[client]) for client in (3, 5, 6)} == {logits + public}
+    logits, public = 4 * CLASSES * num_rows, PUBLIC * (SAMPLE + label)
+    assert all(
+        (aggregator.traffic(item), aggregator.uploaded(item)) == (public, logits)
+        for item in play(aggregator, 1, [1, 2, 4])
+    )
+    later = {item.client: item for item in play(aggregator, 2)}
+    assert {aggregator.traffic(later[client]) for client in (1, 2, 4)} == {logits}
+    assert {aggregator.traffic(later[client]) for client in (3, 5, 6)} == {logits + public}
 
 
 @pytest.mark.parametrize("method", QUICK)
 def test_a_deadline_counts_the_logits_of_a_later_round(method: str, tmp_path: Path) -> None:
-    found = made(method, tmp_path, public_samples=2 * PUBLIC, public_fraction=0.5, **QUICK[method])
-    play(found, 1)
-    (later,) = play(found, 2, [1])
-    cost = weakest_cost(found)
-    assert cost.bytes == found.traffic(later) == found.uploaded(later)
-    assert cost.training_macs == models.cost(found.smallest_spec()).training_macs
+    aggregator = new_aggregator(method, tmp_path, public_samples=2 * PUBLIC, public_fraction=0.5, **QUICK[method])
+    play(aggregator, 1)
+    (later,) = play(aggregator, 2, [1])
+    cost = weakest_cost(aggregator)
+    assert cost.bytes == aggregator.traffic(later) == aggregator.uploaded(later)
+    assert cost.training_macs == models.cost(aggregator.smallest_spec()).training_macs
 
 
 @pytest.mark.parametrize("method", QUICK)
 def test_the_next_items_are_what_the_next_round_takes(method: str, tmp_path: Path) -> None:
-    found = made(method, tmp_path, **QUICK[method])
+    aggregator = new_aggregator(method, tmp_path, **QUICK[method])
     for round, participants in enumerate(([1, 2, 4], range(1, 7)), 1):
-        found.round = round - 1
-        expected = [item for item in found.next_items() if item.client in participants]
-        assert play(found, round, participants) == expected
+        aggregator.round = round - 1
+        expected = [item for item in aggregator.next_items() if item.client in participants]
+        assert play(aggregator, round, participants) == expected
 
 
 def test_work_on_public_samples_counts(tmp_path: Path) -> None:
-    found = made("fedmd", tmp_path, **QUICK["fedmd"])
-    items = {item.client: item for item in play(found, 1)}
-    seen = found.task.step_sizes(2, {"local_epochs": 4}).sum()
+    aggregator = new_aggregator("fedmd", tmp_path, **QUICK["fedmd"])
+    items = {item.client: item for item in play(aggregator, 1)}
+    seen = aggregator.task.step_sizes(2, {"local_epochs": 4}).sum()
     assert seen == 4 * 20 and items[2].overrides["local_epochs"] == 4
     assert items[2].compute_fraction == pytest.approx(1 + 3 * PUBLIC / seen) and items[2].forward_fraction == 5 / seen
-    later = {item.client: item for item in play(found, 2)}
-    seen = found.task.step_sizes(2, {}).sum()
+    later = {item.client: item for item in play(aggregator, 2)}
+    seen = aggregator.task.step_sizes(2, {}).sum()
     assert later[2].compute_fraction == pytest.approx(1 + 5 / seen) and later[2].forward_fraction == 5 / seen
     assert "local_epochs" not in later[2].overrides
     assert [each["loss"] for each in items[2].objective["public"]] == ["labels", "mae"]
@@ -96,21 +99,21 @@ def test_work_on_public_samples_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", QUICK)
 def test_clients_are_served_their_own_models_and_the_pools_stay(method: str, tmp_path: Path) -> None:
-    found = made(method, tmp_path, **QUICK[method])
-    before = pool_states(found)
-    play(found, 1)
-    plan = found.evaluation_plan()
+    aggregator = new_aggregator(method, tmp_path, **QUICK[method])
+    before = pool_states(aggregator)
+    play(aggregator, 1)
+    plan = aggregator.evaluation_plan()
     assert plan.serve == [f"{TYPES[0]}@own"] * 3 + [f"{TYPES[1]}@own"] * 3
     assert plan.named == ({} if method == "fedmd" else {SERVER: SERVER})
     for key in before:
-        assert equal(before[key], found.pool[key].state) == (key != SERVER)
-    template = found.client_tensors_by_kind[ClientState.kind].template(TYPES[1])
+        assert equal(before[key], aggregator.pool[key].state) == (key != SERVER)
+    template = aggregator.client_tensors_by_kind[ClientState.kind].template(TYPES[1])
     assert template.keys() == before[TYPES[1]].keys()
 
 
 @pytest.mark.parametrize("method", QUICK)
 def test_a_checkpoint_holds_all_that_the_rounds_after_it_need(method: str, tmp_path: Path) -> None:
-    unbroken, broken, resumed = (made(method, tmp_path / name, **QUICK[method]) for name in "abc")
+    unbroken, broken, resumed = (new_aggregator(method, tmp_path / name, **QUICK[method]) for name in "abc")
     play(unbroken, 1, [1, 4])
     items = play(unbroken, 2)
     play(broken, 1, [1, 4])
@@ -128,7 +131,7 @@ def test_a_checkpoint_holds_all_that_the_rounds_after_it_need(method: str, tmp_p
 def test_a_type_that_is_called_as_the_servers_model_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(LogitsExchangeAggregator, "keys", [SERVER, "lenet_6k"])
     with pytest.raises(UserError, match="a type is called 'server', as the server's own model is; rename"):
-        made("dsfl", tmp_path)
+        new_aggregator("dsfl", tmp_path)
 
 
 @pytest.mark.parametrize("method", ["fedmd", "dsfl", "fedgems", "feddf", "fedet"])
@@ -151,7 +154,9 @@ def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value:
 def test_the_deadline_of_models_that_do_not_travel_is_left_to_the_rounds(
     method: str, travel: bool, tmp_path: Path
 ) -> None:
-    found, judged = made(method, tmp_path), []
-    found.deadline = SimpleNamespace(assigned=lambda *arguments: judged.append(arguments))
-    found.report_assignment([ModelChoice("a", found.pool[found.keys[0]].cost)], np.zeros(6, dtype=np.int64))
+    aggregator, judged = new_aggregator(method, tmp_path), []
+    aggregator.deadline = SimpleNamespace(assigned=lambda *arguments: judged.append(arguments))
+    aggregator.report_assignment(
+        [ModelChoice("a", aggregator.pool[aggregator.keys[0]].cost)], np.zeros(6, dtype=np.int64)
+    )
     assert bool(judged) == travel

@@ -36,7 +36,7 @@ def loss(output: Tensor, rows: Tensor) -> Tensor:
 @pytest.mark.parametrize("how", [HOW, replace(HOW, optimizer="adam", lr=1e-2), replace(HOW, epochs=0, steps=5)])
 def test_it_is_torchs_training(how: Fit) -> None:
     spec = LENET if how.optimizer == "adam" else SPEC
-    found = fit(spec, start(spec), X, loss, how, generator())
+    fitted = fit(spec, start(spec), X, loss, how, generator())
     module = models.build(spec).double().train()
     module.load_state_dict(start(spec))
     if how.optimizer == "adam":
@@ -49,18 +49,20 @@ def test_it_is_torchs_training(how: Fit) -> None:
         optimizer.zero_grad()
         loss(module(X[rows]), rows).mean().backward()
         optimizer.step()
-    assert found.steps == (how.steps or len(every))
+    assert fitted.steps == (how.steps or len(every))
     for name, tensor in module.state_dict().items():
-        torch.testing.assert_close(found.state[name], tensor, atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(logits_of(spec, found.state, X), module.eval()(X).detach().float(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(fitted.state[name], tensor, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(
+        logits_of(spec, fitted.state, X), module.eval()(X).detach().float(), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_dropout_depends_on_the_stream_alone() -> None:
-    spec, found = models.named_spec("single_exit_mlp", SHAPE, CLASSES).replace(dropout=0.4), []
+    spec, states = models.named_spec("single_exit_mlp", SHAPE, CLASSES).replace(dropout=0.4), []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(fit(spec, start(spec), X, loss, HOW, generator()).state)
-    assert all(torch.equal(each, found[1][name]) for name, each in found[0].items())
+        states.append(fit(spec, start(spec), X, loss, HOW, generator()).state)
+    assert all(torch.equal(each, states[1][name]) for name, each in states[0].items())
 
 
 def test_the_start_is_left_as_it_was_and_equal_streams_give_equal_states() -> None:
@@ -93,22 +95,22 @@ def test_held_out_samples_end_it_and_the_best_state_counts() -> None:
         return loss(output, rows)
 
     how = Fit(lr=0.5, batch_size=4, steps=400, optimizer="adam", patience=10)
-    found = fit(SPEC, start(), X, noting, how, generator(), held)
+    fitted = fit(SPEC, start(), X, noting, how, generator(), held)
     assert seen == set(range(COUNT)) - set(held.tolist())
-    assert 10 <= found.steps < 400  # ten samples are soon learnt by heart
+    assert 10 <= fitted.steps < 400  # ten samples are soon learnt by heart
 
     def judged(state: dict[str, Tensor]) -> float:
         return float(loss(logits_of(SPEC, state, X[held]), held).mean())
 
-    assert judged(found.state) <= judged(start())
+    assert judged(fitted.state) <= judged(start())
 
 
 def test_a_student_that_only_gets_worse_stays_as_it_was() -> None:
     how = Fit(lr=50.0, batch_size=4, steps=30, patience=10)
     teacher = logits_of(SPEC, start(), X)
     held = torch.arange(4)
-    found = fit(SPEC, start(), X, lambda output, rows: divergence(output, teacher[rows]), how, generator(), held)
-    assert all(torch.equal(each, found.state[name]) for name, each in start().items())
+    fitted = fit(SPEC, start(), X, lambda output, rows: divergence(output, teacher[rows]), how, generator(), held)
+    assert all(torch.equal(each, fitted.state[name]) for name, each in start().items())
 
 
 @pytest.mark.parametrize(("steps", "said"), [(1, "not all of its numbers"), (9, "its loss is not finite in step 2")])
@@ -117,8 +119,8 @@ def test_one_that_diverges_says_so(steps: int, said: str, held: Tensor | None) -
     how = Fit(lr=1e200, batch_size=4, steps=steps, patience=9)
     if held is not None and steps == 1:
         how = replace(how, patience=99)  # judged after nine steps only: as it was
-        found = fit(LENET, start(LENET), X, loss, how, generator(), held)
-        assert all(torch.equal(each, found.state[name]) for name, each in start(LENET).items())
+        fitted = fit(LENET, start(LENET), X, loss, how, generator(), held)
+        assert all(torch.equal(each, fitted.state[name]) for name, each in start(LENET).items())
         return
     with pytest.raises(FloatingPointError, match=said):
         fit(LENET, start(LENET), X, loss, how, generator(), held)
@@ -127,8 +129,8 @@ def test_one_that_diverges_says_so(steps: int, said: str, held: Tensor | None) -
 def test_a_network_with_one_exit_learns_too() -> None:
     spec = models.named_spec("single_exit_mlp", SHAPE, CLASSES)
     state = models.initial_state(spec, 1)
-    found = fit(spec, state, X.float(), loss, replace(HOW, epochs=1), generator())
-    assert found.steps == 3 and logits_of(spec, found.state, X.float()).shape == (COUNT, CLASSES)
+    fitted = fit(spec, state, X.float(), loss, replace(HOW, epochs=1), generator())
+    assert fitted.steps == 3 and logits_of(spec, fitted.state, X.float()).shape == (COUNT, CLASSES)
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(9, [4, 5]), (10, [4, 4, 2]), (8, [4, 4]), (3, [3]), (1, [1])])

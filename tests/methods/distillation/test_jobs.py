@@ -22,8 +22,8 @@ METHODS: dict[str, tuple[dict[str, Any], float]] = {
 
 
 def keys_of(method: str) -> dict[str, Any]:
-    own = {"types": ["single_exit_mlp", "lenet_6k"], "ranges": ["1-4", "5-7"], **METHODS[method][0]}
-    return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in own.items()}}
+    params = {"types": ["single_exit_mlp", "lenet_6k"], "ranges": ["1-4", "5-7"], **METHODS[method][0]}
+    return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in params.items()}}
 
 
 # the others share their machinery with these two

@@ -20,54 +20,56 @@ from fedscale_ext.methods.distillation.public_models import SERVER
 from fedscale_ext.models.families.headed import body_of
 from methods.harness import CLASSES, SHAPE, equal, means_of, pool_states, updates_for
 
-from .public import PUBLIC, TYPES, logits_for, made, play, samples
+from .public import PUBLIC, TYPES, logits_for, new_aggregator, play, samples
 
 LENET = TYPES[1]
 
 
-def said(clients: int, asked: int, round: int = 1) -> torch.Tensor:
-    return torch.stack([logits_for(client + 1, asked, round) for client in range(clients)])
+def said(clients: int, num_rows: int, round: int = 1) -> torch.Tensor:
+    return torch.stack([logits_for(client + 1, num_rows, round) for client in range(clients)])
 
 
 def test_fedmd_tells_the_mean_of_those_who_took_part(tmp_path: Path) -> None:
-    found = made("fedmd", tmp_path, samples=5)
-    play(found, 1, [2, 5])
+    aggregator = new_aggregator("fedmd", tmp_path, samples=5)
+    play(aggregator, 1, [2, 5])
     both = torch.stack([logits_for(client, 5) for client in (2, 5)])
-    assert torch.equal(found.target, mean_logits(both))
+    assert torch.equal(aggregator.target, mean_logits(both))
 
 
 def test_fedmd_without_labels_does_not_begin_with_public_samples(tmp_path: Path) -> None:
-    found = made("fedmd", tmp_path, labels=False)
-    assert any("whose classes are others" in event["message"] for event in found.events)
-    (item,) = play(found, 1, [1])
+    aggregator = new_aggregator("fedmd", tmp_path, labels=False)
+    assert any("whose classes are others" in event["message"] for event in aggregator.events)
+    (item,) = play(aggregator, 1, [1])
     assert [phase["loss"] for phase in item.objective["public"]] == ["mae"] and item.overrides["local_epochs"] == 25
 
 
 def test_dsfl_tells_sharper_labels_and_its_server_learns_them(tmp_path: Path) -> None:
-    found = made("dsfl", tmp_path, labels=False, epochs=20, batch_size=4)
-    before = found.pool[SERVER].state
-    play(found, 1)
-    assert torch.equal(found.target, entropy_reduced(said(6, PUBLIC), 0.1))
-    spec = found.pool[SERVER].spec
+    aggregator = new_aggregator("dsfl", tmp_path, labels=False, epochs=20, batch_size=4)
+    before = aggregator.pool[SERVER].state
+    play(aggregator, 1)
+    assert torch.equal(aggregator.target, entropy_reduced(said(6, PUBLIC), 0.1))
+    spec = aggregator.pool[SERVER].spec
 
     def apart(state: Any) -> float:
-        return float(soft_cross_entropy(logits_of(spec, state, found.public.x), found.target).mean())
+        return float(soft_cross_entropy(logits_of(spec, state, aggregator.public.x), aggregator.target).mean())
 
-    assert spec == models.named_spec("cnn_small", SHAPE, CLASSES) and apart(found.pool[SERVER].state) < apart(before)
+    assert spec == models.named_spec("cnn_small", SHAPE, CLASSES) and apart(aggregator.pool[SERVER].state) < apart(
+        before
+    )
 
 
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 4))
 def test_fedgems_asks_the_right_ones(seed: int, clients: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    own = torch.randn(6, CLASSES, generator=generator)
+    server_logits = torch.randn(6, CLASSES, generator=generator)
     others = torch.randn(clients, 6, CLASSES, generator=generator)
     labels = torch.randint(CLASSES, (6,), generator=generator)
-    teacher, taught = fuse(own, others, labels)
+    teacher, taught = fuse(server_logits, others, labels)
     for n in range(6):
         right = [client for client in range(clients) if others[client, n].argmax() == labels[n]]
-        if own[n].argmax() == labels[n]:
-            assert taught[n] and torch.equal(teacher[n], own[n])
+        if server_logits[n].argmax() == labels[n]:
+            assert taught[n] and torch.equal(teacher[n], server_logits[n])
         elif right:
             assert taught[n] and teacher[n].argmax() == labels[n]  # a mean of logits that all have it on top
             if len(right) == 1:
@@ -83,69 +85,71 @@ def test_fedgems_weighs_a_sure_client_more() -> None:
 
 
 def test_fedgems_tells_what_its_server_says_after_learning(tmp_path: Path) -> None:
-    found = made("fedgems", tmp_path, server_epochs=30, batch_size=4)
-    before = float((logits_of(found.pool[SERVER].spec, found.pool[SERVER].state, found.public.x).argmax(-1)
-                    == found.public.labels).double().mean())  # fmt: skip
-    play(found, 1)
-    server = found.pool[SERVER]
-    assert torch.equal(found.target, logits_of(server.spec, server.state, found.public.x))
-    assert found._internals["server_right"] == before
-    assert float((found.target.argmax(-1) == found.public.labels).double().mean()) > before
+    aggregator = new_aggregator("fedgems", tmp_path, server_epochs=30, batch_size=4)
+    server, public = aggregator.pool[SERVER], aggregator.public
+    before = float((logits_of(server.spec, server.state, public.x).argmax(-1) == public.labels).double().mean())
+    play(aggregator, 1)
+    server = aggregator.pool[SERVER]
+    assert torch.equal(aggregator.target, logits_of(server.spec, server.state, aggregator.public.x))
+    assert aggregator._internals["server_right"] == before
+    assert float((aggregator.target.argmax(-1) == aggregator.public.labels).double().mean()) > before
 
 
 def test_labels_of_public_samples_travel_only_where_clients_learn_from_them(tmp_path: Path) -> None:
     for method, sent in (("fedmd", True), ("fedgems", True), ("dsfl", False)):
-        found = made(method, tmp_path / method)
-        x, labels = found.public.x.nbytes, found.public.labels.nbytes
-        (item,) = found.assign(1, np.array([2]))
+        aggregator = new_aggregator(method, tmp_path / method)
+        x, labels = aggregator.public.x.nbytes, aggregator.public.labels.nbytes
+        (item,) = aggregator.assign(1, np.array([2]))
         assert item.bytes == x + sent * labels
-        assert ("labels" in found.shared.tensors) is sent
+        assert ("labels" in aggregator.shared.tensors) is sent
 
 
 def test_fedgems_needs_labels(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="fedgems needs labels of the public data, which are 12 samples of noise"):
-        made("fedgems", tmp_path, labels=False)
+        new_aggregator("fedgems", tmp_path, labels=False)
 
 
 def test_feddf_brings_each_types_mean_nearer_to_the_ensemble(tmp_path: Path) -> None:
-    found = made("feddf", tmp_path, labels=False, steps=60, patience=30, batch_size=4, lr=0.01)
+    aggregator = new_aggregator("feddf", tmp_path, labels=False, steps=60, patience=30, batch_size=4, lr=0.01)
     teacher = mean_logits(said(6, PUBLIC))
-    items = found.assign(1, np.arange(1, 7))
-    means = means_of(found, 1, updates_for(found, 1, items))
-    play(found, 1)
+    items = aggregator.assign(1, np.arange(1, 7))
+    means = means_of(aggregator, 1, updates_for(aggregator, 1, items))
+    play(aggregator, 1)
     for key in TYPES:
-        spec = found.pool[key].spec
+        spec = aggregator.pool[key].spec
 
         def apart(state: Any, spec: Any = spec) -> float:
-            logits = logits_of(spec, state, found.public.x)[found.held_out]
-            return float(divergence(logits, teacher[found.held_out]).mean())
+            logits = logits_of(spec, state, aggregator.public.x)[aggregator.held_out]
+            return float(divergence(logits, teacher[aggregator.held_out]).mean())
 
-        assert apart(found.pool[key].state) <= apart(means[key])  # on samples that it does not learn from
-        assert found._internals["distillation"][key]["steps"] >= 30
-    assert found.evaluation_plan().serve == [TYPES[0]] * 3 + [TYPES[1]] * 3
+        assert apart(aggregator.pool[key].state) <= apart(means[key])  # on samples that it does not learn from
+        assert aggregator._internals["distillation"][key]["steps"] >= 30
+    assert aggregator.evaluation_plan().serve == [TYPES[0]] * 3 + [TYPES[1]] * 3
 
 
 def test_feddf_without_steps_is_fedavg_by_type(tmp_path: Path) -> None:
-    found = made("feddf", tmp_path, labels=False, steps=0)
-    means = means_of(found, 1, updates_for(found, 1, found.assign(1, np.arange(1, 7))))
-    play(found, 1)
-    assert all(equal(means[key], found.pool[key].state) for key in TYPES)
-    assert not found._internals["diverged"]
+    aggregator = new_aggregator("feddf", tmp_path, labels=False, steps=0)
+    means = means_of(aggregator, 1, updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7))))
+    play(aggregator, 1)
+    assert all(equal(means[key], aggregator.pool[key].state) for key in TYPES)
+    assert not aggregator._internals["diverged"]
 
 
 def test_feddf_leaves_a_type_without_participants_alone(tmp_path: Path) -> None:
-    found = made("feddf", tmp_path, steps=3, patience=3)
-    before = pool_states(found)
-    play(found, 1, [1, 2])
-    assert equal(before[LENET], found.pool[LENET].state) and not equal(before[TYPES[0]], found.pool[TYPES[0]].state)
+    aggregator = new_aggregator("feddf", tmp_path, steps=3, patience=3)
+    before = pool_states(aggregator)
+    play(aggregator, 1, [1, 2])
+    assert equal(before[LENET], aggregator.pool[LENET].state) and not equal(
+        before[TYPES[0]], aggregator.pool[TYPES[0]].state
+    )
 
 
 def test_devices_know_nothing_of_public_data_in_feddf_and_fedet(tmp_path: Path) -> None:
     for method in ("feddf", "fedet"):
-        found = made(method, tmp_path, steps=2)
-        for item in play(found, 1):
+        aggregator = new_aggregator(method, tmp_path, steps=2)
+        for item in play(aggregator, 1):
             assert item.compute_fraction == 1.0 and not item.objective
-            assert found.traffic(item) == found.uploaded(item) == found.pool[item.model].cost.bytes
+            assert aggregator.traffic(item) == aggregator.uploaded(item) == aggregator.pool[item.model].cost.bytes
 
 
 @settings(max_examples=30)
@@ -161,48 +165,48 @@ def test_fedet_follows_sure_models_and_hears_those_who_disagree(seed: int, clien
         away = [client for client in range(clients) if logits[client, n].argmax() != classes[n]]
         assert bool(anybody[n]) == bool(away)
         if away:
-            own = variance[away, n] / variance[away, n].sum()
-            torch.testing.assert_close(others[n], (logits[away, n].double() * own[:, None]).sum(0).float())
+            weights = variance[away, n] / variance[away, n].sum()
+            torch.testing.assert_close(others[n], (logits[away, n].double() * weights[:, None]).sum(0).float())
         else:
             assert not others[n].any()
 
 
 def test_fedet_shares_one_head(tmp_path: Path) -> None:
-    found = made("fedet", tmp_path, representation=6, steps=3)
-    states = [found.pool[key].state for key in (*TYPES, SERVER)]
+    aggregator = new_aggregator("fedet", tmp_path, representation=6, steps=3)
+    states = [aggregator.pool[key].state for key in (*TYPES, SERVER)]
     assert all(equal(head_of(states[0]), head_of(state)) for state in states)
-    assert found.pool[LENET].spec["width"] == 6 and body_of(found.pool[LENET].spec)["num_classes"] == 6
-    before = pool_states(found)
-    play(found, 1, [1, 2, 3])
-    trained = found.pool[TYPES[0]].state
-    assert equal(head_of(trained), head_of(found.pool[SERVER].state)) and not equal(
+    assert aggregator.pool[LENET].spec["width"] == 6 and body_of(aggregator.pool[LENET].spec)["num_classes"] == 6
+    before = pool_states(aggregator)
+    play(aggregator, 1, [1, 2, 3])
+    trained = aggregator.pool[TYPES[0]].state
+    assert equal(head_of(trained), head_of(aggregator.pool[SERVER].state)) and not equal(
         head_of(trained), head_of(states[0])
     )
-    assert equal(before[LENET], found.pool[LENET].state)  # nobody of it took part
+    assert equal(before[LENET], aggregator.pool[LENET].state)  # nobody of it took part
 
 
 def test_fedet_starts_its_server_with_the_clients_mean_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = made("fedet", tmp_path, representation=6, steps=1, lr=1e-30)
-    items = found.assign(1, np.arange(1, 7))
-    updates = updates_for(found, 1, items)
-    means = means_of(found, 1, updates)
-    play(found, 1)
+    aggregator = new_aggregator("fedet", tmp_path, representation=6, steps=1, lr=1e-30)
+    items = aggregator.assign(1, np.arange(1, 7))
+    updates = updates_for(aggregator, 1, items)
+    means = means_of(aggregator, 1, updates)
+    play(aggregator, 1)
     weight = {key: sum(10.0 * u.client for u in updates if u.item.model == key) for key in TYPES}
     expected = sum(weight[key] * means[key]["head.weight"].double() for key in TYPES) / sum(weight.values())
-    torch.testing.assert_close(found.pool[SERVER].state["head.weight"], expected.float())
+    torch.testing.assert_close(aggregator.pool[SERVER].state["head.weight"], expected.float())
 
 
-def losses_of_the_server(found: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def losses_of_the_server(aggregator: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the server's model is to learn in the next round, instead of learning it."""
-    kept: list[Any] = []
+    losses: list[Any] = []
 
     def train_server(round: int, state: Any, x: Any, loss: Any, how: Any) -> Any:
-        kept.append(loss)
+        losses.append(loss)
         return state
 
-    monkeypatch.setattr(found, "train_server", train_server)
-    play(found, 1)
-    (loss,) = kept
+    monkeypatch.setattr(aggregator, "train_server", train_server)
+    play(aggregator, 1)
+    (loss,) = losses
     return loss
 
 
@@ -218,8 +222,8 @@ OUTPUT, AT = logits_for(99, 7), torch.tensor([11, 0, 5, 8, 3, 2, 7])
 def test_fedets_server_learns_the_consensus_and_what_those_who_disagree_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = made("fedet", tmp_path, representation=6, diversity=0.4)
-    loss = losses_of_the_server(found, monkeypatch)
+    aggregator = new_aggregator("fedet", tmp_path, representation=6, diversity=0.4)
+    loss = losses_of_the_server(aggregator, monkeypatch)
     logits, expected, apart = said(6, PUBLIC).double().numpy(), [], 0
     for row, n in enumerate(AT.tolist()):
         variance = logits[:, n].var(1)
@@ -238,18 +242,18 @@ def test_fedets_server_learns_the_consensus_and_what_those_who_disagree_say(
 def test_fedgems_server_learns_labels_and_of_those_who_are_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = made("fedgems", tmp_path, epsilon=0.3)
-    server, labels = found.pool[SERVER], found.public.labels.tolist()
-    own = logits_of(server.spec, server.state, found.public.x).numpy()
-    loss = losses_of_the_server(found, monkeypatch)
+    aggregator = new_aggregator("fedgems", tmp_path, epsilon=0.3)
+    server, labels = aggregator.pool[SERVER], aggregator.public.labels.tolist()
+    server_logits = logits_of(server.spec, server.state, aggregator.public.x).numpy()
+    loss = losses_of_the_server(aggregator, monkeypatch)
     logits, expected, kinds = said(6, PUBLIC).double().numpy(), [], set()
     for row, n in enumerate(AT.tolist()):
         mine = log_p(OUTPUT[row])
         expected.append(-0.3 * mine[labels[n]])
         able = logits[:, n].argmax(1) == labels[n]
-        if own[n].argmax() == labels[n]:
+        if server_logits[n].argmax() == labels[n]:
             kinds.add("itself")
-            teacher = own[n]
+            teacher = server_logits[n]
         elif able.any():
             kinds.add("clients")
             p = log_p(logits[able, n])
@@ -267,25 +271,25 @@ def test_fedgems_server_learns_labels_and_of_those_who_are_right(
 @pytest.mark.parametrize("method", ["dsfl", "fedgems", "fedet", "feddf"])
 def test_models_that_diverge_on_public_samples_are_as_they_were(method: str, tmp_path: Path) -> None:
     quick: dict[str, dict[str, Any]] = {"fedet": {"steps": 9, "representation": 6}, "feddf": {"steps": 9}}
-    found = made(method, tmp_path, lr=1e30, **quick.get(method, {}))
-    items = found.assign(1, np.arange(1, 7))
-    means = means_of(found, 1, updates_for(found, 1, items))
-    before = pool_states(found)
-    play(found, 1)
+    aggregator = new_aggregator(method, tmp_path, lr=1e30, **quick.get(method, {}))
+    items = aggregator.assign(1, np.arange(1, 7))
+    means = means_of(aggregator, 1, updates_for(aggregator, 1, items))
+    before = pool_states(aggregator)
+    play(aggregator, 1)
     if method == "feddf":
-        wanted = {**means}
+        expected = {**means}
     elif method == "fedet":  # its head is the clients' mean before it learns
-        head = head_of(found.pool[SERVER].state)
+        head = head_of(aggregator.pool[SERVER].state)
         assert not equal(head, head_of(before[SERVER])) and all(torch.isfinite(each).all() for each in head.values())
-        wanted = {key: {**state, **head} for key, state in {**means, SERVER: before[SERVER]}.items()}
+        expected = {key: {**state, **head} for key, state in {**means, SERVER: before[SERVER]}.items()}
     else:
-        wanted = {SERVER: before[SERVER]}
-        assert torch.isfinite(found.target).all()
-    for key, state in wanted.items():
-        assert equal(found.pool[key].state, state)
+        expected = {SERVER: before[SERVER]}
+        assert torch.isfinite(aggregator.target).all()
+    for key, state in expected.items():
+        assert equal(aggregator.pool[key].state, state)
     diverged = TYPES if method == "feddf" else [SERVER]
-    assert found._internals["diverged"] == diverged
-    (notice,) = [event["message"] for event in found.events if "diverged" in event["message"]]
+    assert aggregator._internals["diverged"] == diverged
+    (notice,) = [event["message"] for event in aggregator.events if "diverged" in event["message"]]
     assert notice == (
         f"round 1: models that diverged on public samples are as they were before these: {', '.join(diverged)}; "
         f"lower {method}.lr"
@@ -308,10 +312,10 @@ def test_models_that_diverge_on_public_samples_are_as_they_were(method: str, tmp
 ])  # fmt: skip
 def test_bad_input_is_one_sentence(method: str, keys: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=sentence) as error:
-        made(method, tmp_path, **keys)
+        new_aggregator(method, tmp_path, **keys)
     assert "\n" not in str(error.value)
 
 
 def test_the_public_samples_are_told(tmp_path: Path) -> None:
-    found = made("feddf", tmp_path)
-    assert f"the public data are {samples().says}" in [event["message"] for event in found.events]
+    aggregator = new_aggregator("feddf", tmp_path)
+    assert f"the public data are {samples().says}" in [event["message"] for event in aggregator.events]

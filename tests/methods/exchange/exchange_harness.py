@@ -23,26 +23,26 @@ TYPES = ["single_exit_mlp", "cnn_small"]
 WIDTH = 6
 
 
-def made(method: str, folder: Path, **keys: Any) -> Any:
+def new_aggregator(method: str, folder: Path, **keys: Any) -> Any:
     """Six clients, three of each type, with features of one width."""
-    given = {"types": TYPES, "ranges": ["1-3", "4-6"], "representation": WIDTH, **keys}
-    found = server(method_class(method), method, **given)
-    found.log_dir = folder
-    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
-    return found
+    params = {"types": TYPES, "ranges": ["1-3", "4-6"], "representation": WIDTH, **keys}
+    aggregator = server(method_class(method), method, **params)
+    aggregator.log_dir = folder
+    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+    return aggregator
 
 
-def answer(found: Any, item: WorkItem, round: int) -> State:
+def answer(aggregator: Any, item: WorkItem, round: int) -> State:
     """What a client might send: values by client and round; even clients lack class 0."""
     generator = torch.Generator().manual_seed(100 * round + item.client)
     new = {
         name: torch.randn(tensor.shape, generator=generator)
-        for name, tensor in found.sent.template(item.model).items()
+        for name, tensor in aggregator.sent.template(item.model).items()
         if name != COUNTS
     }
-    if COUNTS not in found.sent.template(item.model):
+    if COUNTS not in aggregator.sent.template(item.model):
         return new
-    samples = int(found.task.train_sizes[item.client - 1])
+    samples = int(aggregator.task.train_sizes[item.client - 1])
     counts = torch.zeros(CLASSES, dtype=torch.int32)
     counts[0 if item.client % 2 else 1] = samples - 3
     counts[2] = 3
@@ -51,17 +51,17 @@ def answer(found: Any, item: WorkItem, round: int) -> State:
 
 
 def play(
-    found: Any, round: int, participants: Sequence[int] = range(1, 7), answers: Mapping[int, State] | None = None
+    aggregator: Any, round: int, participants: Sequence[int] = range(1, 7), answers: Mapping[int, State] | None = None
 ) -> list[WorkItem]:
     """One round of the hooks, as the runtime calls them."""
-    found._internals = {}
-    items: list[WorkItem] = found.assign(round, np.array(participants))
-    found.sent.begin(items)
-    updates = updates_for(found, round, items)
+    aggregator._internals = {}
+    items: list[WorkItem] = aggregator.assign(round, np.array(participants))
+    aggregator.sent.begin(items)
+    updates = updates_for(aggregator, round, items)
     for update in updates:
-        sent = answer(found, update.item, round) if answers is None else answers[update.client]
-        found.sent.take(round, update.item, sent)
-    found.aggregate(round, updates, means_of(found, round, updates))
+        sent = answer(aggregator, update.item, round) if answers is None else answers[update.client]
+        aggregator.sent.take(round, update.item, sent)
+    aggregator.aggregate(round, updates, means_of(aggregator, round, updates))
     return items
 
 

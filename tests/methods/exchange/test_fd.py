@@ -13,19 +13,19 @@ from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fd import KNOWN, OUTPUTS, FDClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, play, samples
-from methods.exchange.exchange_harness import made as made_with_features
+from methods.exchange.exchange_harness import new_aggregator as new_feature_aggregator
 from methods.harness import CLASSES, SHAPE, server
 
 SPECS = [models.named_spec(name, SHAPE, CLASSES) for name in ("cnn_small", "single_exit_mlp")]
 
 
-def made(folder: Path, **keys: object) -> object:
+def new_aggregator(folder: Path, **keys: object) -> object:
     from fedscale_ext.config.methods import method_class
 
-    found = server(method_class("fd"), "fd", **{"types": TYPES, "ranges": ["1-3", "4-6"], **keys})
-    found.log_dir = folder
-    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
-    return found
+    aggregator = server(method_class("fd"), "fd", **{"types": TYPES, "ranges": ["1-3", "4-6"], **keys})
+    aggregator.log_dir = folder
+    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+    return aggregator
 
 
 def sent(seed: int, counts: list[int]) -> dict[str, torch.Tensor]:
@@ -40,9 +40,9 @@ def received(seed: int, classes: list[int]) -> dict[str, torch.Tensor]:
 
 
 def test_a_client_receives_the_mean_of_the_others_by_class(tmp_path: Path) -> None:
-    found = made(tmp_path)
+    aggregator = new_aggregator(tmp_path)
     answers = {1: sent(1, [4, 6, 0, 0, 0]), 2: sent(2, [15, 5, 0, 0, 0]), 3: sent(3, [10, 0, 20, 0, 0])}
-    play(found, 1, [1, 2, 3], answers)
+    play(aggregator, 1, [1, 2, 3], answers)
     one, two, three = (each[OUTPUTS].numpy() for each in answers.values())
     expected = {
         1: {0: (two[0] + three[0]) / 2, 1: two[1], 2: three[2]},
@@ -51,19 +51,19 @@ def test_a_client_receives_the_mean_of_the_others_by_class(tmp_path: Path) -> No
         4: {0: (one[0] + two[0] + three[0]) / 3, 1: (one[1] + two[1]) / 2, 2: three[2]},  # took no part
     }
     for client, rows in expected.items():
-        message = found.message_for(client)
+        message = aggregator.message_for(client)
         assert message[KNOWN].tolist() == list(rows)
         np.testing.assert_allclose(message[OUTPUTS].numpy(), np.stack(list(rows.values())), rtol=1e-5)
-        (item,) = found.assign(2, np.array([client]))
-        assert found.traffic(item) == len(rows) * (4 * CLASSES + 4)
+        (item,) = aggregator.assign(2, np.array([client]))
+        assert aggregator.traffic(item) == len(rows) * (4 * CLASSES + 4)
 
 
 def test_a_checkpoint_holds_what_the_others_sent(tmp_path: Path) -> None:
-    found, resumed = made(tmp_path / "a"), made(tmp_path / "b")
-    play(found, 1, [1, 4, 5])
-    resumed.load_state(*found.state())
+    aggregator, resumed = new_aggregator(tmp_path / "a"), new_aggregator(tmp_path / "b")
+    play(aggregator, 1, [1, 4, 5])
+    resumed.load_state(*aggregator.state())
     for client in range(1, 7):
-        one, other = found.message_for(client), resumed.message_for(client)
+        one, other = aggregator.message_for(client), resumed.message_for(client)
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -73,7 +73,7 @@ def test_the_loss_adds_cross_entropy_with_the_others_outputs(spec: models.ModelS
     at, data, known = bench(spec), samples(9), received(5, [0, 3])
     conf = client_settings(model_key="a", shared_tensors={}, received_tensors=known, client_state={}, weight=0.6,
                            local_steps=1, batch_size=9, client_momentum=0.0, client_weight_decay=0.0)  # fmt: skip
-    found = FDClient(conf, at).train(data, at.module(), conf)
+    result = FDClient(conf, at).train(data, at.module(), conf)
     expected = at.module()
     log_p = expected(data.x).reshape(9, CLASSES).log_softmax(1)
     total = torch.zeros((), dtype=torch.float64)
@@ -83,9 +83,9 @@ def test_the_loss_adds_cross_entropy_with_the_others_outputs(spec: models.ModelS
     (total / 9).backward()
     for name, parameter in expected.named_parameters():
         torch.testing.assert_close(
-            found["client_state"][name], parameter.detach() - 0.05 * parameter.grad, atol=1e-7, rtol=1e-7
+            result["client_state"][name], parameter.detach() - 0.05 * parameter.grad, atol=1e-7, rtol=1e-7
         )
-    assert found["moving_loss"] == pytest.approx(total.item() / 9, rel=1e-6)
+    assert result["moving_loss"] == pytest.approx(total.item() / 9, rel=1e-6)
 
 
 def test_it_sends_mean_probabilities_of_its_trained_model() -> None:
@@ -110,10 +110,10 @@ def test_clients_side_by_side_learn_from_what_each_received(spec: models.ModelSp
 
 
 def test_it_needs_no_features_of_one_width(tmp_path: Path) -> None:
-    assert not hasattr(made(tmp_path).params, "representation")
-    assert made_with_features("fedproto", tmp_path).params.representation
+    assert not hasattr(new_aggregator(tmp_path).params, "representation")
+    assert new_feature_aggregator("fedproto", tmp_path).params.representation
 
 
 def test_a_type_that_does_not_end_in_a_linear_layer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not end in a linear layer from features to the classes"):
-        made(tmp_path, types=["methods.exchange.exchange_harness:EndsInMaps"], ranges=["1-6"])
+        new_aggregator(tmp_path, types=["methods.exchange.exchange_harness:EndsInMaps"], ranges=["1-6"])

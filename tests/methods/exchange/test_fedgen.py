@@ -23,7 +23,14 @@ from fedscale_ext.methods.exchange.generator import (
 )
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
-from methods.exchange.exchange_harness import WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
+from methods.exchange.exchange_harness import (
+    WIDTH,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    new_aggregator,
+    play,
+    samples,
+)
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
@@ -53,8 +60,8 @@ def test_features_are_those_of_the_generators_layers() -> None:
     rng = np.random.default_rng(1)
     noise, labels = rng.normal(size=(4, NOISE)).astype(np.float32), np.array([0, 4, 2, 2])
     with torch.no_grad():
-        found = loaded_generator(STATE, CLASSES)(torch.from_numpy(noise), torch.from_numpy(labels))
-    np.testing.assert_allclose(found.numpy(), generated(noise, labels), rtol=1e-4, atol=1e-5)
+        features = loaded_generator(STATE, CLASSES)(torch.from_numpy(noise), torch.from_numpy(labels))
+    np.testing.assert_allclose(features.numpy(), generated(noise, labels), rtol=1e-4, atol=1e-5)
 
 
 def test_features_that_differ_with_the_noise_have_a_lower_diversity_loss() -> None:
@@ -64,14 +71,14 @@ def test_features_that_differ_with_the_noise_have_a_lower_diversity_loss() -> No
         np.square(noise[i] - noise[j]).mean() * np.abs(features[i] - features[j]).mean()
         for i in range(5) for j in range(5)
     ]  # fmt: skip
-    found = diversity_loss(torch.from_numpy(noise), torch.from_numpy(features))
-    assert float(found) == pytest.approx(np.exp(-np.mean(products)))
-    assert float(diversity_loss(torch.from_numpy(noise), torch.zeros(5, WIDTH).double())) == 1.0 > float(found)
+    loss = diversity_loss(torch.from_numpy(noise), torch.from_numpy(features))
+    assert float(loss) == pytest.approx(np.exp(-np.mean(products)))
+    assert float(diversity_loss(torch.from_numpy(noise), torch.zeros(5, WIDTH).double())) == 1.0 > float(loss)
 
 
 def test_a_step_of_the_server_follows_the_heads_cross_entropy() -> None:
     how: dict[str, Any] = {"batch_size": 8, "lr": 0.01, "diversity": 0.5}
-    found = trained_generator(STATE, HEAD, COUNTED, steps=1, generator=torch_stream(1, "here"), **how)
+    trained = trained_generator(STATE, HEAD, COUNTED, steps=1, generator=torch_stream(1, "here"), **how)
     # the same draws, and the loss by torch's functions
     stream = torch_stream(1, "here")
     labels = drawn_labels(COUNTED, 8, stream)
@@ -86,7 +93,7 @@ def test_a_step_of_the_server_follows_the_heads_cross_entropy() -> None:
     for name in ("output.weight", "output.bias", "norm.weight"):  # Adam's first step is lr times the sign
         clear = gradients[name].abs() > 1e-5
         assert clear.any()
-        change = found[name] - STATE[name]
+        change = trained[name] - STATE[name]
         torch.testing.assert_close(change[clear], -0.01 * gradients[name].sign()[clear], rtol=2e-2, atol=1e-5)
 
 
@@ -116,14 +123,14 @@ def test_a_clients_loss_has_that_of_generated_features() -> None:
     client.tapped = lambda features: functional.linear(features, HEAD["weight"].double(), HEAD["bias"].double())
     rng = np.random.default_rng(4)
     output, labels = rng.normal(size=(6, CLASSES)), np.array([0, 1, 2, 3, 4, 0])
-    found = client.feature_losses(torch.from_numpy(output), torch.zeros(6, WIDTH).double(), torch.from_numpy(labels))
+    losses = client.feature_losses(torch.from_numpy(output), torch.zeros(6, WIDTH).double(), torch.from_numpy(labels))
     stream = torch_stream(9, "client")
     drawn = drawn_labels(COUNTED, 6, stream).numpy()
     features = generated(torch.randn(6, NOISE, generator=stream).numpy(), drawn)
     logits = features @ HEAD["weight"].numpy().T + HEAD["bias"].numpy()
     rows = np.arange(6)
     real, extra = (np.log(np.exp(z).sum(1)) - z[rows, y] for z, y in ((output, labels), (logits, drawn)))
-    np.testing.assert_allclose(found.numpy(), real + 0.4 * extra, rtol=1e-4)
+    np.testing.assert_allclose(losses.numpy(), real + 0.4 * extra, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -139,65 +146,69 @@ def test_clients_side_by_side_learn_what_they_learn_one_by_one(
 
 
 def test_generated_features_change_what_a_client_learns() -> None:
-    found = {}
+    sent = {}
     for weight in (0.0, 0.7):
         at = bench(SPEC)
         conf = client_settings(
             model_key="a", client_state={}, shared_tensors=MESSAGE, returns_tensors=True, weight=weight
         )
-        found[weight] = FedGenClient(conf, at).train(samples(9), at.module(), conf)["returned"]
-    assert not torch.allclose(found[0.0]["weight"], found[0.7]["weight"])
-    assert found[0.7][COUNTS].tolist() == torch.bincount(samples(9).y, minlength=CLASSES).tolist()
+        sent[weight] = FedGenClient(conf, at).train(samples(9), at.module(), conf)["returned"]
+    assert not torch.allclose(sent[0.0]["weight"], sent[0.7]["weight"])
+    assert sent[0.7][COUNTS].tolist() == torch.bincount(samples(9).y, minlength=CLASSES).tolist()
 
 
 def test_the_server_averages_heads_and_trains_the_generator_on_the_mean(tmp_path: Path) -> None:
-    found = made("fedgen", tmp_path, **HOW)
-    before = {name: tensor.clone() for name, tensor in found.generator.items()}
-    items = play(found, 1, [2, 5])
-    sent = [found.sent.of[item.client] for item in items]
+    aggregator = new_aggregator("fedgen", tmp_path, **HOW)
+    before = {name: tensor.clone() for name, tensor in aggregator.generator.items()}
+    items = play(aggregator, 1, [2, 5])
+    sent = [aggregator.sent.of[item.client] for item in items]
     mean = (20 * sent[0]["weight"] + 50 * sent[1]["weight"]) / 70
-    torch.testing.assert_close(found.head["weight"], mean)
-    assert found.counts.tolist() == (sent[0][COUNTS] + sent[1][COUNTS]).tolist()
-    expected = trained_generator(before, found.head, found.counts, steps=4, batch_size=6, lr=0.0003, diversity=1.0,
-                                 generator=torch_stream(found.seed, 1, "generator"))  # fmt: skip
-    assert all(torch.equal(found.generator[name], tensor) for name, tensor in expected.items())
+    torch.testing.assert_close(aggregator.head["weight"], mean)
+    assert aggregator.counts.tolist() == (sent[0][COUNTS] + sent[1][COUNTS]).tolist()
+    expected = trained_generator(before, aggregator.head, aggregator.counts, steps=4, batch_size=6, lr=0.0003,
+                                 diversity=1.0,
+                                 generator=torch_stream(aggregator.seed, 1, "generator"))  # fmt: skip
+    assert all(torch.equal(aggregator.generator[name], tensor) for name, tensor in expected.items())
 
 
 def test_heads_and_the_generator_count_as_traffic_and_generated_features_as_work(tmp_path: Path) -> None:
-    found = made("fedgen", tmp_path, **HOW)
+    aggregator = new_aggregator("fedgen", tmp_path, **HOW)
     head = 4 * CLASSES * (WIDTH + 1)
-    (item,) = found.assign(1, np.array([2]))
-    assert found.traffic(item) == head and item.compute_fraction == 1.0
+    (item,) = aggregator.assign(1, np.array([2]))
+    assert aggregator.traffic(item) == head and item.compute_fraction == 1.0
     assert item.forward_fraction == 0.0  # nothing is generated in the first round
-    assert found.uploaded(item) == head + 4 * CLASSES
-    play(found, 1, [2])
-    assert found.uploaded(item) == head + 4 * CLASSES  # whole, whichever classes the client lacks
-    (item,) = found.assign(2, np.array([2]))
+    assert aggregator.uploaded(item) == head + 4 * CLASSES
+    play(aggregator, 1, [2])
+    assert aggregator.uploaded(item) == head + 4 * CLASSES  # whole, whichever classes the client lacks
+    (item,) = aggregator.assign(2, np.array([2]))
     generator = 4 * ((NOISE + CLASSES + 1) * HIDDEN + 4 * HIDDEN + (HIDDEN + 1) * WIDTH)
-    assert found.traffic(item) == head + generator + 4 * CLASSES
-    whole = found.pool[item.model].cost.forward_macs
+    assert aggregator.traffic(item) == head + generator + 4 * CLASSES
+    whole = aggregator.pool[item.model].cost.forward_macs
     assert item.compute_fraction == pytest.approx(1 + CLASSES * WIDTH / whole)
     assert item.forward_fraction == pytest.approx(((NOISE + CLASSES) * HIDDEN + HIDDEN * WIDTH) / whole)
-    assert found.server_bytes() == generator
+    assert aggregator.server_bytes() == generator
 
 
 def test_a_generator_that_diverges_stays_as_it_was(tmp_path: Path) -> None:
-    found = made("fedgen", tmp_path, **HOW, lr=1e30)
-    before = {name: tensor.clone() for name, tensor in found.generator.items()}
-    play(found, 1)
-    assert all(torch.equal(found.generator[name], tensor) for name, tensor in before.items())
-    assert any("as before; lower fedgen.lr" in event["message"] for event in found.events)
+    aggregator = new_aggregator("fedgen", tmp_path, **HOW, lr=1e30)
+    before = {name: tensor.clone() for name, tensor in aggregator.generator.items()}
+    play(aggregator, 1)
+    assert all(torch.equal(aggregator.generator[name], tensor) for name, tensor in before.items())
+    assert any("as before; lower fedgen.lr" in event["message"] for event in aggregator.events)
 
 
 def test_a_checkpoint_holds_head_generator_and_counts(tmp_path: Path) -> None:
-    found, resumed = made("fedgen", tmp_path / "a", **HOW), made("fedgen", tmp_path / "b", **HOW)
-    play(found, 1)
-    resumed.load_state(*found.state())
-    assert found.shared.sections([]) == resumed.shared.sections([])
-    play(found, 2), play(resumed, 2)
-    assert found.shared.sections([]) == resumed.shared.sections([])
+    aggregator, resumed = (
+        new_aggregator("fedgen", tmp_path / "a", **HOW),
+        new_aggregator("fedgen", tmp_path / "b", **HOW),
+    )
+    play(aggregator, 1)
+    resumed.load_state(*aggregator.state())
+    assert aggregator.shared.sections([]) == resumed.shared.sections([])
+    play(aggregator, 2), play(resumed, 2)
+    assert aggregator.shared.sections([]) == resumed.shared.sections([])
 
 
 def test_a_batch_of_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"fedgen.batch_size is 1; the generator's BatchNorm needs at least 2"):
-        made("fedgen", tmp_path, batch_size=1)
+        new_aggregator("fedgen", tmp_path, batch_size=1)

@@ -29,29 +29,29 @@ PAIRS = [
 ]
 
 
-def made(folder: Path, **keys: Any) -> Any:
-    given = {"model": "cnn_small", "types": ["single_exit_mlp", "nasbench201_base"], "ranges": ["1-3", "4-6"], **keys}
-    found = server(method_class("fedkd"), "fedkd", rounds=4, **given)
-    found.log_dir = folder
-    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
-    return found
+def new_aggregator(folder: Path, **keys: Any) -> Any:
+    params = {"model": "cnn_small", "types": ["single_exit_mlp", "nasbench201_base"], "ranges": ["1-3", "4-6"], **keys}
+    aggregator = server(method_class("fedkd"), "fedkd", rounds=4, **params)
+    aggregator.log_dir = folder
+    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+    return aggregator
 
 
-def play(found: Any, round: int, participants: list[int], rank: int = 1) -> list[Update]:
+def play(aggregator: Any, round: int, participants: list[int], rank: int = 1) -> list[Update]:
     """One round of the hooks, in which every client reports matrices of one rank."""
-    items = found.assign(round, np.array(participants))
-    found.sent.begin(items)
-    updates = updates_for(found, round, items)
+    items = aggregator.assign(round, np.array(participants))
+    aggregator.sent.begin(items)
+    updates = updates_for(aggregator, round, items)
     for update in updates:
-        ranks = found.sent.template(update.item.model)[RANKS]
-        found.sent.take(round, update.item, {RANKS: torch.full_like(ranks, rank)})
-    found.aggregate(round, updates, means_of(found, round, updates))
-    found.history.append(None)
+        ranks = aggregator.sent.template(update.item.model)[RANKS]
+        aggregator.sent.take(round, update.item, {RANKS: torch.full_like(ranks, rank)})
+    aggregator.aggregate(round, updates, means_of(aggregator, round, updates))
+    aggregator.history.append(None)
     return updates
 
 
-def losses_by_numpy(own: np.ndarray, shared: np.ndarray, error: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    p, q, rows = softmax(own), softmax(shared), np.arange(len(labels))
+def losses_by_numpy(mentor: np.ndarray, mentee: np.ndarray, error: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    p, q, rows = softmax(mentor), softmax(mentee), np.arange(len(labels))
     tasks = -np.log(p[rows, labels]) - np.log(q[rows, labels])
     mutual = (q * (np.log(q) - np.log(p))).sum(1) + (p * (np.log(p) - np.log(q))).sum(1)
     return np.asarray(tasks + (mutual + 2 * error) / tasks.mean())
@@ -59,19 +59,19 @@ def losses_by_numpy(own: np.ndarray, shared: np.ndarray, error: np.ndarray, labe
 
 def batch(seed: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    own, shared = rng.normal(size=(2, size, CLASSES))
-    return own, shared, rng.random(size), rng.integers(0, CLASSES, size)
+    mentor, mentee = rng.normal(size=(2, size, CLASSES))
+    return mentor, mentee, rng.random(size), rng.integers(0, CLASSES, size)
 
 
-def output_of(own: np.ndarray, shared: np.ndarray, error: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.stack([shared, own, np.repeat(error[:, None], CLASSES, 1)], 1))
+def output_of(mentor: np.ndarray, mentee: np.ndarray, error: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.stack([mentee, mentor, np.repeat(error[:, None], CLASSES, 1)], 1))
 
 
 def test_the_losses_are_those_of_the_tasks_the_distillation_and_the_features() -> None:
-    own, shared, error, labels = batch(1, 6)
+    mentor, mentee, error, labels = batch(1, 6)
     client = FedKDClient(client_settings(), None)  # type: ignore[arg-type]
-    losses = client.losses(output_of(own, shared, error), torch.from_numpy(labels))
-    np.testing.assert_allclose(losses.numpy(), losses_by_numpy(own, shared, error, labels), rtol=1e-9)
+    losses = client.losses(output_of(mentor, mentee, error), torch.from_numpy(labels))
+    np.testing.assert_allclose(losses.numpy(), losses_by_numpy(mentor, mentee, error, labels), rtol=1e-9)
 
 
 def test_padded_rows_of_a_cohort_do_not_weigh_in_the_sum_of_task_losses() -> None:
@@ -87,13 +87,13 @@ def test_padded_rows_of_a_cohort_do_not_weigh_in_the_sum_of_task_losses() -> Non
 
 
 def test_the_error_of_features_survives_a_mask_of_absent_classes() -> None:
-    own, shared, error, labels = batch(1, 6)
-    output = output_of(own, shared, error)
+    mentor, mentee, error, labels = batch(1, 6)
+    output = output_of(mentor, mentee, error)
     has = torch.zeros(CLASSES, dtype=torch.bool).index_fill(0, torch.from_numpy(labels), True)
     client = FedKDClient(client_settings(), None)  # type: ignore[arg-type]
     losses = client.losses(torch.where(has, output, 0.0), torch.from_numpy(labels))
-    own, shared = own * has.numpy(), shared * has.numpy()
-    np.testing.assert_allclose(losses.numpy(), losses_by_numpy(own, shared, error, labels), rtol=1e-9)
+    mentor, mentee = mentor * has.numpy(), mentee * has.numpy()
+    np.testing.assert_allclose(losses.numpy(), losses_by_numpy(mentor, mentee, error, labels), rtol=1e-9)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=["batch norm", "an exit"])
@@ -109,25 +109,25 @@ def test_a_client_sends_the_compressed_change_of_its_mentee_and_keeps_its_mentor
     whole = client_settings(model_key="a", client_state={}, returns_tensors=False, energy=0.8)
     before = shared_part({name: value.clone() for name, value in at.module().state_dict().items()})
     plain, model = at.module(), at.module()
-    kept = FedKDClient(whole, at).train(samples(9), plain, whole)["client_state"]
+    client_state = FedKDClient(whole, at).train(samples(9), plain, whole)["client_state"]
     result = FedKDClient(conf, at).train(samples(9), model, conf)
     expected, ranks = compressed(before, shared_part(plain.state_dict()), 0.8)
     assert torch.equal(result["returned"][RANKS], ranks) and (ranks != WHOLE).any()
     for name, tensor in shared_part(result["update_weight"]).items():
         torch.testing.assert_close(tensor, expected[name], atol=0, rtol=0)
     assert any(not torch.equal(expected[name], tensor) for name, tensor in shared_part(plain.state_dict()).items())
-    assert all(torch.equal(result["client_state"][name], kept[name]) for name in kept)
+    assert all(torch.equal(result["client_state"][name], client_state[name]) for name in client_state)
 
 
 def test_the_energy_rises_linearly_and_the_mentee_changes_by_the_compressed_mean(tmp_path: Path) -> None:
-    found = made(tmp_path, start_energy=0.2, end_energy=0.6)
-    assert [found.energy(round) for round in (1, 2, 4, 5)] == pytest.approx([0.3, 0.4, 0.6, 0.6])
-    before = dict(found.pool["shared"].state)
-    (item, *_) = found.assign(1, np.array([2, 3, 6]))
+    aggregator = new_aggregator(tmp_path, start_energy=0.2, end_energy=0.6)
+    assert [aggregator.energy(round) for round in (1, 2, 4, 5)] == pytest.approx([0.3, 0.4, 0.6, 0.6])
+    before = dict(aggregator.pool["shared"].state)
+    (item, *_) = aggregator.assign(1, np.array([2, 3, 6]))
     assert item.objective == {"energy": pytest.approx(0.3)}
-    updates = updates_for(found, 1, found.assign(1, np.array([2, 3, 6])))  # of 20, 30 and 60 samples
-    states = trained_states(found, 1, updates)
-    found.aggregate(1, updates, means_of(found, 1, updates))
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([2, 3, 6])))  # of 20, 30 and 60 samples
+    states = trained_states(aggregator, 1, updates)
+    aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
     mean = {
         name: (20 * states[2][f"shared.{name}"] + 30 * states[3][f"shared.{name}"] + 60 * states[6][f"shared.{name}"])
         / 110
@@ -136,62 +136,64 @@ def test_the_energy_rises_linearly_and_the_mentee_changes_by_the_compressed_mean
     }
     expected, _ = compressed(before, {**before, **mean}, 0.3)
     for name in mean:
-        torch.testing.assert_close(found.pool["shared"].state[name], expected[name], atol=1e-5, rtol=1e-4)
-        for key in found.keys:
-            assert torch.equal(found.pool[key].state[f"shared.{name}"], found.pool["shared"].state[name])
+        torch.testing.assert_close(aggregator.pool["shared"].state[name], expected[name], atol=1e-5, rtol=1e-4)
+        for key in aggregator.keys:
+            assert torch.equal(aggregator.pool[key].state[f"shared.{name}"], aggregator.pool["shared"].state[name])
     assert any(float((expected[name] - mean[name]).abs().max()) > 1e-3 for name in mean)
 
 
 def test_a_client_downloads_what_it_lacks_and_uploads_its_factors(tmp_path: Path) -> None:
-    found = made(tmp_path, start_energy=0.01, end_energy=0.01)
-    mentee = found.pool["shared"].state
-    whole = models.cost(found.pool["shared"].spec).bytes
-    (item,) = found.assign(1, np.array([5]))
-    ranks = found.sent.template(item.model)[RANKS]
-    assert found.traffic(item) == whole and found.uploaded(item) == whole + ranks.nbytes  # it has not sent anything yet
+    aggregator = new_aggregator(tmp_path, start_energy=0.01, end_energy=0.01)
+    mentee = aggregator.pool["shared"].state
+    whole = models.cost(aggregator.pool["shared"].spec).bytes
+    (item,) = aggregator.assign(1, np.array([5]))
+    ranks = aggregator.sent.template(item.model)[RANKS]
+    assert (
+        aggregator.traffic(item) == whole and aggregator.uploaded(item) == whole + ranks.nbytes
+    )  # it has not sent anything yet
     for round, participants in enumerate([[1, 5], [1, 2], [1, 3]], 1):
-        play(found, round, participants)
-    first, second, third = found.update_bytes
-    assert max(found.update_bytes) < whole / 3
-    downloads = [found.traffic(found.item_of(client)) for client in range(1, 7)]
+        play(aggregator, round, participants)
+    first, second, third = aggregator.update_bytes
+    assert max(aggregator.update_bytes) < whole / 3
+    downloads = [aggregator.traffic(aggregator.item_of(client)) for client in range(1, 7)]
     # client 1 lacks the last update, and client 5 all; clients 4 and 6 have no mentee
     assert downloads == [third, min(whole, second + third), third, whole, min(whole, first + second + third), whole]
-    assert found.uploaded(found.item_of(1)) == num_bytes(mentee, torch.ones_like(ranks)) < whole / 3
-    assert [found.traffic(item) for item in found.next_items()] == downloads
+    assert aggregator.uploaded(aggregator.item_of(1)) == num_bytes(mentee, torch.ones_like(ranks)) < whole / 3
+    assert [aggregator.traffic(item) for item in aggregator.next_items()] == downloads
 
 
 def test_a_client_keeps_the_projection_and_is_served_its_mentor(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    for client, key in ((1, found.keys[0]), (6, found.keys[1])):
-        pair, own = found.pool[key].state, models.cost(models.named_spec(key, SHAPE, CLASSES)).bytes
+    aggregator = new_aggregator(tmp_path)
+    for client, key in ((1, aggregator.keys[0]), (6, aggregator.keys[1])):
+        pair, mentor_bytes = aggregator.pool[key].state, models.cost(models.named_spec(key, SHAPE, CLASSES)).bytes
         batches = sum(tensor.nbytes for name, tensor in pair.items() if name.startswith("own.") and "batches" in name)
-        assert found.served_bytes()[client - 1] == own  # BatchNorm's counts of batches are not kept
-        assert found.personal_bytes()[client - 1] == own - batches + pair["projection.weight"].nbytes
+        assert aggregator.served_bytes()[client - 1] == mentor_bytes  # BatchNorm's counts of batches are not kept
+        assert aggregator.personal_bytes()[client - 1] == mentor_bytes - batches + pair["projection.weight"].nbytes
 
 
 def test_a_resumed_server_knows_what_clients_have(tmp_path: Path) -> None:
-    found, other = made(tmp_path / "a"), made(tmp_path / "b")
-    play(found, 1, [1, 5])
-    play(found, 2, [2, 6])
-    other.pool.update("shared", found.pool["shared"].state)
-    other.load_state(*found.state())
+    aggregator, other = new_aggregator(tmp_path / "a"), new_aggregator(tmp_path / "b")
+    play(aggregator, 1, [1, 5])
+    play(aggregator, 2, [2, 6])
+    other.pool.update("shared", aggregator.pool["shared"].state)
+    other.load_state(*aggregator.state())
     assert [other.item_of(client).bytes for client in range(1, 7)] == [
-        found.item_of(client).bytes for client in range(1, 7)
+        aggregator.item_of(client).bytes for client in range(1, 7)
     ]
-    assert other.update_bytes == found.update_bytes and other.update_bytes is not found.update_bytes
+    assert other.update_bytes == aggregator.update_bytes and other.update_bytes is not aggregator.update_bytes
 
 
 def test_ranks_that_cannot_be_are_rejected(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    (item,) = found.assign(1, np.array([5]))
-    assert isinstance(found.sent, SentRanks)
-    most = found.sent.template(item.model)[RANKS]
+    aggregator = new_aggregator(tmp_path)
+    (item,) = aggregator.assign(1, np.array([5]))
+    assert isinstance(aggregator.sent, SentRanks)
+    most = aggregator.sent.template(item.model)[RANKS]
     for wrong in (WHOLE - 1, 100_000):
         section = wire.tensors_to_bytes({RANKS: torch.full_like(most, wrong)})
         with pytest.raises(Rejected, match="its ranks are not those of its tensors"):
-            found.sent.checked(item, memoryview(section))
+            aggregator.sent.checked(item, memoryview(section))
 
 
 def test_an_energy_of_zero_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"fedkd.start_energy is 0.*above 0 and at most 1"):
-        made(tmp_path, start_energy=0.0, types=TYPES)
+        new_aggregator(tmp_path, start_energy=0.0, types=TYPES)

@@ -21,7 +21,15 @@ from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import input_of
 from fedscale_ext.report.loading import load_job
-from methods.exchange.exchange_harness import TYPES, WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
+from methods.exchange.exchange_harness import (
+    TYPES,
+    WIDTH,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    new_aggregator,
+    play,
+    samples,
+)
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
@@ -51,16 +59,16 @@ def quiz_loss(
 @pytest.mark.parametrize(("layer", "guide"), [("head", "features"), (None, "logits")])
 def test_gradients_are_the_differences_of_the_quiz(spec: models.ModelSpec, layer: str | None, guide: str) -> None:
     study, quiz, vectors = samples(7), samples(5), VECTORS[guide].double()
-    found = guiding_gradients(bench(spec).module().eval(), layer, study, quiz, vectors, 0.1)
-    assert found.shape == vectors.shape and found.abs().max() > 1e-6
+    gradients = guiding_gradients(bench(spec).module().eval(), layer, study, quiz, vectors, 0.1)
+    assert gradients.shape == vectors.shape and gradients.abs().max() > 1e-6
     missing = torch.bincount(study.y, minlength=CLASSES) == 0
-    assert not found[missing].any()
-    largest = [divmod(int(index), vectors.shape[1]) for index in found.abs().flatten().argsort()[-3:]]
+    assert not gradients[missing].any()
+    largest = [divmod(int(index), vectors.shape[1]) for index in gradients.abs().flatten().argsort()[-3:]]
     for row, column in largest:
         change = torch.zeros_like(vectors)
         change[row, column] = 1e-4
         up, down = (quiz_loss(spec, layer, study, quiz, vectors + sign * change, 0.1) for sign in (1, -1))
-        assert (up - down) / 2e-4 == pytest.approx(float(found[row, column]), rel=1e-4)
+        assert (up - down) / 2e-4 == pytest.approx(float(gradients[row, column]), rel=1e-4)
 
 
 @pytest.mark.parametrize("guide", VECTORS)
@@ -74,10 +82,10 @@ def test_the_loss_has_the_distance_to_the_vector_of_the_class(guide: str) -> Non
     guided = features if guide == "features" else logits
     distances = ((guided - VECTORS[guide].numpy()[labels]) ** 2).mean(1)
     expected = np.log(np.exp(logits).sum(1)) - logits[np.arange(4), labels] + distances
-    output, own, y = torch.from_numpy(logits), torch.from_numpy(features), torch.from_numpy(labels)
-    found = client.feature_losses(output, own, y) if client.tap else client.losses(output, y)
+    output, tapped, y = torch.from_numpy(logits), torch.from_numpy(features), torch.from_numpy(labels)
+    losses = client.feature_losses(output, tapped, y) if client.tap else client.losses(output, y)
     assert (client.tap is None) == (guide == "logits")
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("more", [{"guide": "features"}, {"guide": "logits"}, {"guide": "features", "warm_up": True}],
@@ -86,8 +94,8 @@ def test_clients_side_by_side_learn_what_they_learn_one_by_one(more: dict[str, A
     states = [{}, floating_tensors(bench(SPEC, 9).module().state_dict())]
     message = {PROTOTYPES: VECTORS[more["guide"]]}
     steps = {"local_steps": 1} if "warm_up" in more else {}
-    given = {"weight": 1.0, "study": 4, "held_out": 0.2, **more, **steps}
-    assert_cohorts_equal_one_by_one(FedL2GClient, SPEC, states, message, **given)
+    settings = {"weight": 1.0, "study": 4, "held_out": 0.2, **more, **steps}
+    assert_cohorts_equal_one_by_one(FedL2GClient, SPEC, states, message, **settings)
 
 
 def test_a_client_studies_what_it_trains_on_and_holds_the_quiz_out() -> None:
@@ -107,63 +115,65 @@ def test_a_client_studies_what_it_trains_on_and_holds_the_quiz_out() -> None:
 
 
 def test_warming_up_leaves_the_model_as_it_is() -> None:
-    at, own = bench(SPEC), floating_tensors(bench(SPEC, 9).module().state_dict())
-    conf = client_settings(model_key="a", client_state=own, shared_tensors={PROTOTYPES: VECTORS["features"]},
+    at, state = bench(SPEC), floating_tensors(bench(SPEC, 9).module().state_dict())
+    conf = client_settings(model_key="a", client_state=state, shared_tensors={PROTOTYPES: VECTORS["features"]},
                            returns_tensors=True, study=4, held_out=0.3, warm_up=True, local_steps=1)  # fmt: skip
-    found = FedL2GClient(conf, at).train(samples(9), at.module(), conf)
-    assert all(torch.equal(found["client_state"][name], tensor) for name, tensor in own.items())
-    assert found["success"] and found["trained_size"] == 4 and found["returned"][GRADIENTS].any()
+    result = FedL2GClient(conf, at).train(samples(9), at.module(), conf)
+    assert all(torch.equal(result["client_state"][name], tensor) for name, tensor in state.items())
+    assert result["success"] and result["trained_size"] == 4 and result["returned"][GRADIENTS].any()
 
 
 def test_the_server_steps_along_the_mean_over_the_clients_that_studied_a_class(tmp_path: Path) -> None:
-    found = made("fedl2g", tmp_path, lr=0.5)
-    before = found.vectors.clone()
+    aggregator = new_aggregator("fedl2g", tmp_path, lr=0.5)
+    before = aggregator.vectors.clone()
     rng = np.random.default_rng(5)
     one, two = (torch.from_numpy(rng.normal(size=(CLASSES, WIDTH)).astype(np.float32)) for _ in range(2))
     counts = [torch.tensor(each, dtype=torch.int32) for each in ([4, 0, 6, 0, 0], [0, 0, 3, 7, 0])]
     answers = {number: {GRADIENTS: each * (count > 0)[:, None], COUNTS: count}
                for number, each, count in ((1, one, counts[0]), (4, two, counts[1]))}  # fmt: skip
-    play(found, 1, [1, 4], answers)
+    play(aggregator, 1, [1, 4], answers)
     expected = before.numpy().copy()
     expected[0] -= 0.5 * one[0].numpy()
     expected[2] -= 0.5 * (one[2].numpy() + two[2].numpy()) / 2
     expected[3] -= 0.5 * two[3].numpy()
-    np.testing.assert_allclose(found.vectors.numpy(), expected, rtol=1e-5, atol=1e-6)
-    assert torch.equal(found.message()[PROTOTYPES], found.vectors)
+    np.testing.assert_allclose(aggregator.vectors.numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(aggregator.message()[PROTOTYPES], aggregator.vectors)
 
 
 def test_vectors_that_diverge_stay_as_they_were(tmp_path: Path) -> None:
-    found = made("fedl2g", tmp_path, lr=1e38)
-    before = found.vectors.clone()
+    aggregator = new_aggregator("fedl2g", tmp_path, lr=1e38)
+    before = aggregator.vectors.clone()
     gradients = torch.full((CLASSES, WIDTH), 1e3)
-    play(found, 1, [1], {1: {GRADIENTS: gradients, COUNTS: torch.full((CLASSES,), 2, dtype=torch.int32)}})
-    assert torch.equal(found.vectors, before)
-    assert any("as before; lower fedl2g.lr" in event["message"] for event in found.events)
+    play(aggregator, 1, [1], {1: {GRADIENTS: gradients, COUNTS: torch.full((CLASSES,), 2, dtype=torch.int32)}})
+    assert torch.equal(aggregator.vectors, before)
+    assert any("as before; lower fedl2g.lr" in event["message"] for event in aggregator.events)
 
 
 def test_rows_of_studied_classes_count_as_traffic_and_the_quiz_as_work(tmp_path: Path) -> None:
-    found = made("fedl2g", tmp_path, warm_up=1, study=6, quiz=0.25)
+    aggregator = new_aggregator("fedl2g", tmp_path, warm_up=1, study=6, quiz=0.25)
     row, every = 4 * WIDTH, 4 * CLASSES
-    (item,) = found.assign(1, np.array([2]))  # of 20 samples, 5 of them in the quiz
-    assert found.traffic(item) == CLASSES * row and found.uploaded(item) == CLASSES * row + every
+    (item,) = aggregator.assign(1, np.array([2]))  # of 20 samples, 5 of them in the quiz
+    assert aggregator.traffic(item) == CLASSES * row and aggregator.uploaded(item) == CLASSES * row + every
     assert item.overrides == {"held_out": 0.25, "local_steps": 1, "batch_size": 6}
     # of the six samples of its only step: that step, the quiz of five, and a derivative that costs two forward passes
     assert item.compute_fraction == pytest.approx((6 + 5) / 6) and item.forward_fraction == 2.0
     counts = torch.tensor([6, 0, 0, 0, 0], dtype=torch.int32)
-    play(found, 1, [2], {2: {GRADIENTS: torch.ones(CLASSES, WIDTH), COUNTS: counts}})
-    found.history.append(None)
-    (item,) = found.assign(2, np.array([2]))
-    assert found.uploaded(item) == row + every
+    play(aggregator, 1, [2], {2: {GRADIENTS: torch.ones(CLASSES, WIDTH), COUNTS: counts}})
+    aggregator.history.append(None)
+    (item,) = aggregator.assign(2, np.array([2]))
+    assert aggregator.uploaded(item) == row + every
     assert item.overrides == {"held_out": 0.25} and item.compute_fraction == pytest.approx(1 + 11 / 10)
     assert item.forward_fraction == pytest.approx(12 / 10)
-    assert found.counted(item) == 6 and not item.objective["warm_up"]
+    assert aggregator.counted(item) == 6 and not item.objective["warm_up"]
 
 
 def test_a_job_that_only_warms_up_says_so_and_fine_tunes_all_the_same(tmp_path: Path) -> None:
-    found = made("fedl2g", tmp_path, rounds=5, warm_up=5)
-    assert any("no client trains in this job" in event["message"] for event in found.events)
-    assert found.objective()["warm_up"] and not found.test_objective()["warm_up"]
-    assert not any("no client" in each["message"] for each in made("fedl2g", tmp_path, rounds=6, warm_up=5).events)
+    aggregator = new_aggregator("fedl2g", tmp_path, rounds=5, warm_up=5)
+    assert any("no client trains in this job" in event["message"] for event in aggregator.events)
+    assert aggregator.objective()["warm_up"] and not aggregator.test_objective()["warm_up"]
+    assert not any(
+        "no client" in each["message"] for each in new_aggregator("fedl2g", tmp_path, rounds=6, warm_up=5).events
+    )
 
 
 def test_clients_that_only_sent_gradients_never_trained(job_file: Path) -> None:
@@ -189,14 +199,14 @@ def test_clients_that_only_sent_gradients_never_trained(job_file: Path) -> None:
 
 
 def test_logits_need_no_common_width(tmp_path: Path) -> None:
-    found = made("fedl2g", tmp_path, guide="logits", representation=0)
-    assert found.vectors.shape == (CLASSES, CLASSES)
-    assert found.sent.template(TYPES[0])[GRADIENTS].shape == (CLASSES, CLASSES)
+    aggregator = new_aggregator("fedl2g", tmp_path, guide="logits", representation=0)
+    assert aggregator.vectors.shape == (CLASSES, CLASSES)
+    assert aggregator.sent.template(TYPES[0])[GRADIENTS].shape == (CLASSES, CLASSES)
 
 
 def test_a_checkpoint_holds_the_vectors(tmp_path: Path) -> None:
-    found, resumed = made("fedl2g", tmp_path / "a", lr=0.5), made("fedl2g", tmp_path / "b")
-    play(found, 1)
-    assert found.shared.sections([]) != resumed.shared.sections([])
-    resumed.load_state(*found.state())
-    assert found.shared.sections([]) == resumed.shared.sections([])
+    aggregator, resumed = new_aggregator("fedl2g", tmp_path / "a", lr=0.5), new_aggregator("fedl2g", tmp_path / "b")
+    play(aggregator, 1)
+    assert aggregator.shared.sections([]) != resumed.shared.sections([])
+    resumed.load_state(*aggregator.state())
+    assert aggregator.shared.sections([]) == resumed.shared.sections([])

@@ -13,7 +13,14 @@ from fedscale_ext.methods.exchange.prototypes import KNOWN, PROTOTYPES, Prototyp
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import final_layer
-from methods.exchange.exchange_harness import WIDTH, assert_cohorts_equal_one_by_one, bench, made, play, samples
+from methods.exchange.exchange_harness import (
+    WIDTH,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    new_aggregator,
+    play,
+    samples,
+)
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
@@ -25,7 +32,7 @@ MESSAGE = {
 
 
 def test_global_prototypes_are_means_by_samples_and_stay_where_nobody_has_a_class(tmp_path: Path) -> None:
-    found = made("fedproto", tmp_path)
+    aggregator = new_aggregator("fedproto", tmp_path)
     rng = np.random.default_rng(1)
 
     def sent(counts: list[int]) -> dict[str, torch.Tensor]:
@@ -33,24 +40,24 @@ def test_global_prototypes_are_means_by_samples_and_stay_where_nobody_has_a_clas
         return {PROTOTYPES: torch.from_numpy(rows), COUNTS: torch.tensor(counts, dtype=torch.int32)}
 
     one, two, three = sent([4, 6, 0, 0, 0]), sent([15, 0, 5, 0, 0]), sent([10, 0, 0, 20, 0])
-    play(found, 1, [1, 2], {1: one, 2: two})
+    play(aggregator, 1, [1, 2], {1: one, 2: two})
     (a, b, c) = (each[PROTOTYPES].numpy() for each in (one, two, three))
     expected = np.stack([(4 * a[0] + 15 * b[0]) / 19, a[1], b[2]])
-    np.testing.assert_allclose(found.message()[PROTOTYPES].numpy(), expected, rtol=1e-5)
-    play(found, 2, [3], {3: three})
-    np.testing.assert_allclose(found.message()[PROTOTYPES].numpy(), np.stack([c[0], a[1], b[2], c[3]]), rtol=1e-5)
-    assert found.message()[KNOWN].tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(aggregator.message()[PROTOTYPES].numpy(), expected, rtol=1e-5)
+    play(aggregator, 2, [3], {3: three})
+    np.testing.assert_allclose(aggregator.message()[PROTOTYPES].numpy(), np.stack([c[0], a[1], b[2], c[3]]), rtol=1e-5)
+    assert aggregator.message()[KNOWN].tolist() == [0, 1, 2, 3]
 
 
 def test_a_checkpoint_holds_the_prototypes_and_who_sent_how_much(tmp_path: Path) -> None:
-    found, resumed = made("fedproto", tmp_path / "a"), made("fedproto", tmp_path / "b")
-    play(found, 1, [1, 4])
-    resumed.load_state(*found.state())
-    resumed.sent.load_state(*found.sent.state())
-    items = [each.assign(2, np.arange(1, 7)) for each in (found, resumed)]
+    aggregator, resumed = new_aggregator("fedproto", tmp_path / "a"), new_aggregator("fedproto", tmp_path / "b")
+    play(aggregator, 1, [1, 4])
+    resumed.load_state(*aggregator.state())
+    resumed.sent.load_state(*aggregator.sent.state())
+    items = [each.assign(2, np.arange(1, 7)) for each in (aggregator, resumed)]
     assert items[0] == items[1]
-    assert [found.uploaded(item) for item in items[0]] == [resumed.uploaded(item) for item in items[1]]
-    assert found.shared.sections([]) == resumed.shared.sections([])
+    assert [aggregator.uploaded(item) for item in items[0]] == [resumed.uploaded(item) for item in items[1]]
+    assert aggregator.shared.sections([]) == resumed.shared.sections([])
 
 
 @pytest.mark.parametrize("spec", [SPEC, EXITS], ids=["one output", "an exit"])
@@ -67,8 +74,8 @@ def test_the_loss_is_cross_entropy_and_the_weighted_distance(spec: models.ModelS
     known = dict(zip([0, 2, 4], MESSAGE[PROTOTYPES].numpy(), strict=True))
     distance = [((row - known[label]) ** 2).mean() if label in known else 0.0
                 for row, label in zip(flat, data.y.tolist(), strict=True)]  # fmt: skip
-    found = client.feature_losses(output, features.reshape(7, WIDTH), data.y)
-    np.testing.assert_allclose(found.numpy(), entropy + 0.7 * np.array(distance), rtol=1e-6)
+    losses = client.feature_losses(output, features.reshape(7, WIDTH), data.y)
+    np.testing.assert_allclose(losses.numpy(), entropy + 0.7 * np.array(distance), rtol=1e-6)
     assert any(distance) and not all(distance)
 
 
@@ -80,7 +87,7 @@ def test_a_step_follows_the_gradient_of_that_loss(spec: models.ModelSpec) -> Non
                            batch_size=9, client_momentum=0.0, client_weight_decay=0.0)  # fmt: skip
     data, expected = samples(9), at.module()
     client = PrototypeClient(conf, at)
-    found = client.train(data, at.module(), conf)["client_state"]
+    trained = client.train(data, at.module(), conf)["client_state"]
     features = torch.relu(expected.body(data.x)).reshape(9, WIDTH)
     loss = torch.nn.functional.cross_entropy(expected.head(features), data.y, reduction="none")
     table = torch.zeros(CLASSES, WIDTH, dtype=torch.float64)
@@ -88,7 +95,7 @@ def test_a_step_follows_the_gradient_of_that_loss(spec: models.ModelSpec) -> Non
     known = torch.isin(data.y, MESSAGE[KNOWN])
     (loss + 2.0 * known * ((features - table[data.y]) ** 2).mean(1)).mean().backward()
     for name, parameter in expected.named_parameters():
-        torch.testing.assert_close(found[name], parameter.detach() - 0.05 * parameter.grad, atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(trained[name], parameter.detach() - 0.05 * parameter.grad, atol=1e-9, rtol=1e-9)
 
 
 def test_a_client_sends_the_mean_features_of_its_trained_model() -> None:

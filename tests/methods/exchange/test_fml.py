@@ -21,12 +21,12 @@ OWN, MEME = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_b
 PAIRS = [pair_spec(OWN, MEME), pair_spec(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MEME)]
 
 
-def made(folder: Path, **keys: Any) -> Any:
-    given = {"model": "nasbench201_base", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
-    found = server(method_class("fml"), "fml", **given)
-    found.log_dir = folder
-    found.client_tensors_by_kind = {kind.kind: kind for kind in found.client_tensors()}
-    return found
+def new_aggregator(folder: Path, **keys: Any) -> Any:
+    params = {"model": "nasbench201_base", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
+    aggregator = server(method_class("fml"), "fml", **params)
+    aggregator.log_dir = folder
+    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+    return aggregator
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -36,13 +36,13 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 def test_the_losses_are_cross_entropy_and_the_divergence_from_the_other() -> None:
     rng = np.random.default_rng(1)
-    own, meme, labels = rng.normal(size=(6, CLASSES)), rng.normal(size=(6, CLASSES)), np.array([0, 1, 2, 3, 4, 0])
-    p, q = softmax(own), softmax(meme)
+    personal, meme, labels = rng.normal(size=(6, CLASSES)), rng.normal(size=(6, CLASSES)), np.array([0, 1, 2, 3, 4, 0])
+    p, q = softmax(personal), softmax(meme)
     rows = np.arange(6)
     mine = 0.3 * -np.log(p[rows, labels]) + 0.7 * (q * (np.log(q) - np.log(p))).sum(1)
     theirs = 0.8 * -np.log(q[rows, labels]) + 0.2 * (p * (np.log(p) - np.log(q))).sum(1)
     client = FMLClient(client_settings(alpha=0.3, beta=0.8), None)  # type: ignore[arg-type]
-    output = torch.from_numpy(np.stack([meme, own], 1)).requires_grad_()
+    output = torch.from_numpy(np.stack([meme, personal], 1)).requires_grad_()
     losses = client.losses(output, torch.from_numpy(labels))
     np.testing.assert_allclose(losses.detach().numpy(), mine + theirs, rtol=1e-9)
     # a model learns from its own loss alone: the gradient of alpha CE + (1 - alpha) KL is p - alpha y - (1 - alpha) q
@@ -55,61 +55,65 @@ def test_the_losses_are_cross_entropy_and_the_divergence_from_the_other() -> Non
 @pytest.mark.parametrize("pair", PAIRS, ids=["batch norm", "an exit"])
 def test_clients_side_by_side_learn_what_they_learn_one_by_one(pair: models.ModelSpec) -> None:
     states = [{}, personal_part(bench(pair, 9).module().state_dict())]
-    given = {"alpha": 0.4, "beta": 0.7, "returns_tensors": False}
-    assert_cohorts_equal_one_by_one(FMLClient, pair, states, {}, **given)
+    settings = {"alpha": 0.4, "beta": 0.7, "returns_tensors": False}
+    assert_cohorts_equal_one_by_one(FMLClient, pair, states, {}, **settings)
 
 
 def test_a_client_goes_on_from_its_own_model_with_the_shared_one_that_was_sent() -> None:
-    at, own = bench(PAIRS[0]), personal_part(bench(PAIRS[0], 9).module().state_dict())
-    conf = client_settings(model_key="a", client_state=own)
+    at, state = bench(PAIRS[0]), personal_part(bench(PAIRS[0], 9).module().state_dict())
+    conf = client_settings(model_key="a", client_state=state)
     model, sent = at.module(), dict(at.module().state_dict())
     client = FMLClient(conf, at)
     client.load_personal_model(model, conf)
     for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, own.get(name, sent[name])), name
+        assert torch.equal(tensor, state.get(name, sent[name])), name
     result = client.train(samples(9), model, conf)
-    assert result["client_state"].keys() == own.keys()
-    assert all(torch.equal(result["client_state"][name], model.state_dict()[name]) for name in own)
+    assert result["client_state"].keys() == state.keys()
+    assert all(torch.equal(result["client_state"][name], model.state_dict()[name]) for name in state)
 
 
 def test_the_shared_model_is_the_mean_by_samples_over_all_types(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    before = {key: dict(found.pool[key].state) for key in TYPES}
-    assert torch.equal(before[TYPES[0]]["shared.head.linear.weight"], found.pool["shared"].state["head.linear.weight"])
-    items = found.assign(1, np.array([2, 3, 6]))  # of 20, 30 and 60 samples
-    updates = updates_for(found, 1, items)
-    states = trained_states(found, 1, updates)
-    found.aggregate(1, updates, means_of(found, 1, updates))
-    for name, tensor in found.pool["shared"].state.items():
+    aggregator = new_aggregator(tmp_path)
+    before = {key: dict(aggregator.pool[key].state) for key in TYPES}
+    assert torch.equal(
+        before[TYPES[0]]["shared.head.linear.weight"], aggregator.pool["shared"].state["head.linear.weight"]
+    )
+    items = aggregator.assign(1, np.array([2, 3, 6]))  # of 20, 30 and 60 samples
+    updates = updates_for(aggregator, 1, items)
+    states = trained_states(aggregator, 1, updates)
+    aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
+    for name, tensor in aggregator.pool["shared"].state.items():
         rows = [states[client][f"shared.{name}"].double().numpy() for client in (2, 3, 6)]
         expected = (20 * rows[0] + 30 * rows[1] + 60 * rows[2]) / 110
         np.testing.assert_allclose(tensor.double().numpy(), expected, rtol=1e-5, atol=1e-6)
     for key in TYPES:
-        for name, tensor in found.pool[key].state.items():
+        for name, tensor in aggregator.pool[key].state.items():
             begin, _, rest = name.partition(".")
-            assert torch.equal(tensor, before[key][name] if begin == "own" else found.pool["shared"].state[rest]), name
+            assert torch.equal(
+                tensor, before[key][name] if begin == "own" else aggregator.pool["shared"].state[rest]
+            ), name
 
 
 def test_the_shared_model_travels_and_the_pair_counts_as_work(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    (item,) = found.assign(1, np.array([5]))
-    shared = models.cost(found.pool["shared"].spec)
-    assert (found.traffic(item), found.uploaded(item)) == (shared.bytes, shared.bytes)
-    own = models.cost(models.named_spec(TYPES[1], SHAPE, CLASSES))
-    assert found.pool[item.model].cost.forward_macs == own.forward_macs + shared.forward_macs
-    assert found.personal_bytes()[4] == found.served_bytes()[4] == own.bytes
+    aggregator = new_aggregator(tmp_path)
+    (item,) = aggregator.assign(1, np.array([5]))
+    shared = models.cost(aggregator.pool["shared"].spec)
+    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (shared.bytes, shared.bytes)
+    personal = models.cost(models.named_spec(TYPES[1], SHAPE, CLASSES))
+    assert aggregator.pool[item.model].cost.forward_macs == personal.forward_macs + shared.forward_macs
+    assert aggregator.personal_bytes()[4] == aggregator.served_bytes()[4] == personal.bytes
     # the types' own models, and the shared one once
-    stored = sum(model.cost.bytes for model in found.pool) - found.repeated_bytes()
+    stored = sum(model.cost.bytes for model in aggregator.pool) - aggregator.repeated_bytes()
     own_bytes = [models.cost(models.named_spec(name, SHAPE, CLASSES)).bytes for name in TYPES]
     assert stored == sum(own_bytes) + shared.bytes
 
 
 def test_clients_are_tested_on_their_own_models_and_the_shared_one_on_all(tmp_path: Path) -> None:
-    plan = made(tmp_path).evaluation_plan()
+    plan = new_aggregator(tmp_path).evaluation_plan()
     assert plan.serve == [f"{TYPES[0]}@own"] * 3 + [f"{TYPES[1]}@own"] * 3 and plan.named == {"shared": "shared"}
 
 
 def test_a_type_that_is_called_as_the_shared_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(method_class("fml"), "keys", ["shared", "cnn_small"])
     with pytest.raises(UserError, match="a type is called 'shared', as the shared model is; rename its spec file"):
-        made(tmp_path)
+        new_aggregator(tmp_path)

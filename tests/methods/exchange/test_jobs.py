@@ -28,8 +28,8 @@ METHODS: dict[str, tuple[dict[str, Any], float]] = {
 
 
 def keys_of(method: str, **more: Any) -> dict[str, Any]:
-    own = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **METHODS[method][0], **more}
-    return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in own.items()}}
+    params = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"], **METHODS[method][0], **more}
+    return {**JOB, "method": method, **{f"{method}.{name}": value for name, value in params.items()}}
 
 
 def here(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -53,9 +53,9 @@ def test_a_job_resumes_and_equals_itself_wherever_it_runs(method: str, job_file:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_job_passes_all_tests_at_its_end(method: str, job_file: Path) -> None:
     more = {"personalise_epochs": 1, "test_on_all": True, "test_around_training": True}
-    summary, found = here(job_file, "tested", **keys_of(method), **more, rounds=2)
+    summary, result = here(job_file, "tested", **keys_of(method), **more, rounds=2)
     assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]  # the same model and message
-    last = found["rounds"][-1]
+    last = result["rounds"][-1]
     for name in ("personalised", "on_all", "after_training"):
         assert last[name]
     # a model or a generator travels, or small tensors do
@@ -87,9 +87,9 @@ def test_what_clients_keep_is_counted_to_the_byte(method: str, job_file: Path) -
 
 
 def test_predictions_differ_by_rule_alone(job_file: Path) -> None:
-    nearest, found = here(job_file, "nearest", **keys_of("fedproto"))
+    nearest, result = here(job_file, "nearest", **keys_of("fedproto"))
     head, other = here(job_file, "head", **keys_of("fedproto", predict="head"))
-    assert [each["train_loss"] for each in found["rounds"]] == [each["train_loss"] for each in other["rounds"]]
+    assert [each["train_loss"] for each in result["rounds"]] == [each["train_loss"] for each in other["rounds"]]
     assert nearest["loss"]["test"] != head["loss"]["test"]
 
 

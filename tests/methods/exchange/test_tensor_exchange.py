@@ -12,7 +12,7 @@ from fedscale_ext.methods.exchange.client import COUNTS, class_means
 from fedscale_ext.methods.exchange.tensor_exchange import bytes_sent, mean_by_class
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
-from methods.exchange.exchange_harness import TYPES, WIDTH, answer, made, play
+from methods.exchange.exchange_harness import TYPES, WIDTH, answer, new_aggregator, play
 from methods.harness import CLASSES
 
 ROW, ALL = 4 * WIDTH, 4 * CLASSES  # bytes of a prototype, and of the numbers of samples by class
@@ -20,47 +20,52 @@ ROW, ALL = 4 * WIDTH, 4 * CLASSES  # bytes of a prototype, and of the numbers of
 
 def test_types_of_different_widths_are_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"fedproto needs features of one width, and its types have 128 \(single_exit_"):
-        made("fedproto", tmp_path, representation=0)
+        new_aggregator("fedproto", tmp_path, representation=0)
 
 
 def test_types_of_one_width_need_no_representation(tmp_path: Path) -> None:
-    found = made("fedproto", tmp_path, representation=0, types=["cnn_small"], ranges=["1-6"])
-    assert found.width == 28 and found.final_layer("cnn_small").name == "linear2"
+    aggregator = new_aggregator("fedproto", tmp_path, representation=0, types=["cnn_small"], ranges=["1-6"])
+    assert aggregator.width == 28 and aggregator.final_layer("cnn_small").name == "linear2"
 
 
 def test_a_client_counts_for_the_classes_that_it_has_sent(tmp_path: Path) -> None:
-    found = made("fedproto", tmp_path)
-    (before,) = found.assign(1, np.array([2]))
-    assert (found.traffic(before), found.uploaded(before)) == (0, CLASSES * ROW + ALL)  # not known yet: all classes
-    (item,) = play(found, 1, [2])
-    assert found.uploaded(item) == 2 * ROW + ALL
-    (later,) = found.assign(2, np.array([2]))
-    assert found.traffic(later) == 2 * (ROW + 4) and found.uploaded(later) == 2 * ROW + ALL
-    assert found.uploaded(WorkItem(3, TYPES[0])) == CLASSES * ROW + ALL
+    aggregator = new_aggregator("fedproto", tmp_path)
+    (before,) = aggregator.assign(1, np.array([2]))
+    assert (aggregator.traffic(before), aggregator.uploaded(before)) == (
+        0,
+        CLASSES * ROW + ALL,
+    )  # not known yet: all classes
+    (item,) = play(aggregator, 1, [2])
+    assert aggregator.uploaded(item) == 2 * ROW + ALL
+    (later,) = aggregator.assign(2, np.array([2]))
+    assert aggregator.traffic(later) == 2 * (ROW + 4) and aggregator.uploaded(later) == 2 * ROW + ALL
+    assert aggregator.uploaded(WorkItem(3, TYPES[0])) == CLASSES * ROW + ALL
 
 
 def test_the_first_round_is_without_a_message(tmp_path: Path) -> None:
-    found = made("fedproto", tmp_path)
-    assert [item.bytes for item in play(found, 1)] == [0] * 6
-    assert {item.bytes for item in found.next_items()} == {3 * (ROW + 4)}
+    aggregator = new_aggregator("fedproto", tmp_path)
+    assert [item.bytes for item in play(aggregator, 1)] == [0] * 6
+    assert {item.bytes for item in aggregator.next_items()} == {3 * (ROW + 4)}
 
 
 def test_a_pass_over_the_clients_samples_counts_as_work(tmp_path: Path) -> None:
-    found = made("fedproto", tmp_path)
-    (item,) = found.assign(1, np.array([4]))
+    aggregator = new_aggregator("fedproto", tmp_path)
+    (item,) = aggregator.assign(1, np.array([4]))
     assert item.compute_fraction == 1.0 and item.forward_fraction == pytest.approx(40 / 10)  # 40 samples; 2 steps of 5
 
 
 def test_what_a_client_sends_must_be_of_its_samples(tmp_path: Path) -> None:
-    found = made("fedproto", tmp_path)
+    aggregator = new_aggregator("fedproto", tmp_path)
     item = WorkItem(1, TYPES[0])
-    right = answer(found, item, 1)
-    assert found.sent.checked(item, wire.tensors_to_bytes(right)).keys() == right.keys()
+    right = answer(aggregator, item, 1)
+    assert aggregator.sent.checked(item, wire.tensors_to_bytes(right)).keys() == right.keys()
     for wrong in (right[COUNTS] + 1, torch.tensor([11, -1, 0, 0, 0], dtype=torch.int32)):
         with pytest.raises(Rejected, match="numbers of samples by class are not those of its samples"):
-            found.sent.checked(item, wire.tensors_to_bytes({**right, COUNTS: wrong}))
+            aggregator.sent.checked(item, wire.tensors_to_bytes({**right, COUNTS: wrong}))
     with pytest.raises(Rejected, match="a tensor is not finite"):
-        found.sent.checked(item, wire.tensors_to_bytes({**right, "prototypes": right["prototypes"] * float("nan")}))
+        aggregator.sent.checked(
+            item, wire.tensors_to_bytes({**right, "prototypes": right["prototypes"] * float("nan")})
+        )
 
 
 def test_means_by_class_are_numpys() -> None:

@@ -36,17 +36,17 @@ def judge(tables: Tables, seed: int = 0) -> Callable[[Sequence[Sequence[str]]], 
     """Scores that grow with MACs, so that the best of all paths is a dear one, with values of operators and of pairs of
     neighbours beside."""
     rng = np.random.default_rng(seed)
-    own = rng.random(tables.macs.shape)
+    values = rng.random(tables.macs.shape)
     pairs = rng.random((len(tables.ops), tables.macs.shape[1], tables.macs.shape[1]))
 
     def scores(paths: Sequence[Sequence[str]]) -> list[float]:
-        found = []
+        totals = []
         for path in paths:
             columns = tables.indices(path)
             places = np.arange(len(columns))
-            value = own[places, columns].sum() + 0.5 * pairs[places[1:], columns[:-1], columns[1:]].sum()
-            found.append(float(value + path_macs(tables, columns[None])[0] / 500))
-        return found
+            value = values[places, columns].sum() + 0.5 * pairs[places[1:], columns[:-1], columns[1:]].sum()
+            totals.append(float(value + path_macs(tables, columns[None])[0] / 500))
+        return totals
 
     return scores
 

@@ -38,89 +38,93 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fedoras(space: Path, tmp_path: Path) -> Any:
     def make(**keys: Any) -> Any:
         capacity = keys.pop("capacity", [1e15, 1, 1e3, 1e9, 1e6, 1e12])
-        given = {"model": str(space), "tiers": None if "brackets" in keys else 3, "allocation": "shares", **keys}
-        made = server(FedorASAggregator, "fedoras", shape=(1, 16, 16), capacity=capacity, **given)
-        made.log_dir = tmp_path
-        made.client_tensors_by_kind = {kept.kind: kept for kept in made.client_tensors()}
-        return made
+        params = {"model": str(space), "tiers": None if "brackets" in keys else 3, "allocation": "shares", **keys}
+        aggregator = server(FedorASAggregator, "fedoras", shape=(1, 16, 16), capacity=capacity, **params)
+        aggregator.log_dir = tmp_path
+        aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+        return aggregator
 
     return make
 
 
-def examples_of(made: Any, round: int, item: WorkItem) -> torch.Tensor:
+def examples_of(aggregator: Any, round: int, item: WorkItem) -> torch.Tensor:
     """What the client of an item would count."""
-    training = made.training
+    training = aggregator.training
     tier = training.tiers[training.tier_of[item.client - 1]]
-    costs, asked = budget_tables(training.spec, tier.unsupported), item.objective["paths"]
-    sizes = made.task.step_sizes(item.client, item.overrides)
-    held = held_by(costs, made.pool[item.model].spec)
-    key = made.seed, round, item.client
+    costs, objective = budget_tables(training.spec, tier.unsupported), item.objective["paths"]
+    sizes = aggregator.task.step_sizes(item.client, item.overrides)
+    held = held_by(costs, aggregator.pool[item.model].spec)
+    key = aggregator.seed, round, item.client
     counts = np.zeros(costs.held.shape, dtype=np.int64)
     for path, size in zip(
-        drawn_paths(costs, held, asked["budget"], asked["load"], len(sizes), *key), sizes, strict=True
+        drawn_paths(costs, held, objective["budget"], objective["load"], len(sizes), *key), sizes, strict=True
     ):
         counts[np.arange(len(path)), path] += size
     return torch.from_numpy(counts)
 
 
-def play(made: Any, round: int, clients: list[int] | None = None) -> dict[int, State]:
+def play(aggregator: Any, round: int, clients: list[int] | None = None) -> dict[int, State]:
     """One round of the hooks, as the runtime calls them; the clients' states."""
-    items = made.assign(round, np.array(clients or range(1, 7)))
-    states, (experience,) = {}, made.client_tensors_by_kind.values()
+    items = aggregator.assign(round, np.array(clients or range(1, 7)))
+    states, (experience,) = {}, aggregator.client_tensors_by_kind.values()
     experience.begin(items)
-    for update in updates_for(made, round, items):
-        states[update.client] = trained(made.pool[update.item.model].state, round, update.client)
-        section = wire.tensors_to_bytes({EXAMPLES: examples_of(made, round, update.item)})
+    for update in updates_for(aggregator, round, items):
+        states[update.client] = trained(aggregator.pool[update.item.model].state, round, update.client)
+        section = wire.tensors_to_bytes({EXAMPLES: examples_of(aggregator, round, update.item)})
         experience.take(round, update.item, experience.checked(update.item, section))
-        made.collect(round, update, states[update.client])
-    made.aggregate(round, [], {})
-    made.pool.drop_transient()
+        aggregator.collect(round, update, states[update.client])
+    aggregator.aggregate(round, [], {})
+    aggregator.pool.drop_transient()
     return states
 
 
 def test_weak_clients_are_in_small_tiers_and_are_tested_on_a_path_of_theirs(fedoras: Any) -> None:
-    made = fedoras()
-    assert made.tier_of.tolist() == [2, 0, 0, 1, 1, 2]
-    assert list(made.evaluation_plan().serve) == ["tier3", "tier1", "tier1", "tier2", "tier2", "tier3"]
-    for number, (tier, costs) in enumerate(zip(made.training.tiers, made.training.costs, strict=True), start=1):
-        spec = made.pool[f"tier{number}"].spec
+    aggregator = fedoras()
+    assert aggregator.tier_of.tolist() == [2, 0, 0, 1, 1, 2]
+    assert list(aggregator.evaluation_plan().serve) == ["tier3", "tier1", "tier1", "tier2", "tier2", "tier3"]
+    for number, (tier, costs) in enumerate(
+        zip(aggregator.training.tiers, aggregator.training.costs, strict=True), start=1
+    ):
+        spec = aggregator.pool[f"tier{number}"].spec
         assert not models.searched(spec)
         columns = held_by(costs, spec).argmax(1)
         assert path_macs(costs, columns[None])[0] <= tier.budget
-    macs = [made.pool[f"tier{number}"].cost.forward_macs for number in (1, 2, 3)]
+    macs = [aggregator.pool[f"tier{number}"].cost.forward_macs for number in (1, 2, 3)]
     assert macs == sorted(macs) and macs[0] < macs[2]
     assert fedoras(shares=[0.5, 0.16, 0.34]).tier_of.tolist() == [2, 0, 0, 1, 0, 2]
-    assert made.smallest_spec() == supernet.path_of(made.training.spec, ["identity"] * 4)
+    assert aggregator.smallest_spec() == supernet.path_of(aggregator.training.spec, ["identity"] * 4)
 
 
 def test_each_client_is_sent_a_subspace_of_its_own_within_the_bytes(fedoras: Any) -> None:
-    made = fedoras(subspace=0.6)
-    items = made.assign(1, np.arange(1, 7))
-    whole, specs = made.pool[SUPERNET], {made.pool[item.model].spec for item in items}
+    aggregator = fedoras(subspace=0.6)
+    items = aggregator.assign(1, np.arange(1, 7))
+    whole, specs = aggregator.pool[SUPERNET], {aggregator.pool[item.model].spec for item in items}
     assert len(specs) == 6
     for item in items:
-        model = made.pool[item.model]
+        model = aggregator.pool[item.model]
         assert model.cost.bytes <= 0.6 * whole.cost.bytes and item.bytes is None
         held = {(layer, name) for layer, row in enumerate(model.spec["ops"]) for name in row}
         assert {name for name in whole.state if operator_of(name) in {None, *held}} == set(model.state)
         # the wire: the tensors' own bytes, and what safetensors writes of their names
-        section = wire.tensors_to_bytes(made.pool[item.model].state)
+        section = wire.tensors_to_bytes(aggregator.pool[item.model].state)
         values = sum(tensor.nbytes for tensor in model.state.values())
         assert values == model.cost.bytes and values < len(section) < values + 200 * len(model.state)
         assert set(wire.bytes_to_tensors(section)) == set(model.state)
-    again = made.assign(2, np.arange(1, 7))
-    assert {made.pool[item.model].spec for item in again} != specs
-    made.pool.drop_transient()
-    assert [model.key for model in made.pool] == [SUPERNET, "tier1", "tier2", "tier3"]
+    again = aggregator.assign(2, np.arange(1, 7))
+    assert {aggregator.pool[item.model].spec for item in again} != specs
+    aggregator.pool.drop_transient()
+    assert [model.key for model in aggregator.pool] == [SUPERNET, "tier1", "tier2", "tier3"]
 
 
 def test_a_round_may_share_one_subspace_in_which_the_weakest_has_a_path(fedoras: Any) -> None:
-    made = fedoras(subspace_per="round")
-    items = made.assign(1, np.array([1, 2, 4]))
+    aggregator = fedoras(subspace_per="round")
+    items = aggregator.assign(1, np.array([1, 2, 4]))
     assert {item.model for item in items} == {"subspace"}
-    held = held_by(made.training.macs, made.pool["subspace"].spec)
-    assert cheapest(made.training.costs[0], held) <= made.training.tiers[0].budget
-    assert [item.objective["paths"]["budget"] for item in items] == [made.training.tiers[t].budget for t in (2, 0, 1)]
+    held = held_by(aggregator.training.macs, aggregator.pool["subspace"].spec)
+    assert cheapest(aggregator.training.costs[0], held) <= aggregator.training.tiers[0].budget
+    assert [item.objective["paths"]["budget"] for item in items] == [
+        aggregator.training.tiers[t].budget for t in (2, 0, 1)
+    ]
 
 
 def test_a_subspace_of_a_round_has_a_path_for_devices_that_lack_different_operators(fedoras: Any) -> None:
@@ -128,72 +132,74 @@ def test_a_subspace_of_a_round_has_a_path_for_devices_that_lack_different_operat
     without = [["identity", "dsconv3"], ["dsconv3_double"], []]
     sent = set()
     for seed in range(4):
-        made = fedoras(subspace_per="round", unsupported=without, subspace=0.7, seed=seed)
-        items = made.assign(1, np.arange(1, 7))
-        held = held_by(made.training.macs, made.pool["subspace"].spec)
-        for tier, costs in zip(made.training.tiers, made.training.costs, strict=True):
+        aggregator = fedoras(subspace_per="round", unsupported=without, subspace=0.7, seed=seed)
+        items = aggregator.assign(1, np.arange(1, 7))
+        held = held_by(aggregator.training.macs, aggregator.pool["subspace"].spec)
+        for tier, costs in zip(aggregator.training.tiers, aggregator.training.costs, strict=True):
             assert cheapest(costs, held) <= tier.budget
         assert len(items) == 6
-        sent |= {name for row in made.pool["subspace"].spec["ops"] for name in row}
+        sent |= {name for row in aggregator.pool["subspace"].spec["ops"] for name in row}
     assert sent == {"conv1", "dsconv3", "dsconv3_double", "identity"}
 
 
 @pytest.mark.parametrize("load", [0.0, 0.6])
 def test_the_clock_counts_the_macs_of_the_paths_that_a_client_draws(fedoras: Any, load: float) -> None:
-    made = fedoras(dynamic_budget=load)
-    macs = tables(made.training.spec)
-    for item in made.assign(3, np.arange(1, 7)):
-        counts = examples_of(made, 3, item).numpy()
+    aggregator = fedoras(dynamic_budget=load)
+    macs = tables(aggregator.training.spec)
+    for item in aggregator.assign(3, np.arange(1, 7)):
+        counts = examples_of(aggregator, 3, item).numpy()
         total = (macs.macs[macs.held] * counts[macs.held]).sum() / counts[0].sum() + macs.fixed_macs
-        assert item.compute_fraction * made.pool[item.model].cost.forward_macs == pytest.approx(total)
+        assert item.compute_fraction * aggregator.pool[item.model].cost.forward_macs == pytest.approx(total)
         assert item.objective["paths"]["load"] == load and item.overrides["held_out"] == 0.1
 
 
 def test_a_round_is_the_mean_over_those_who_trained_each_operator(fedoras: Any) -> None:
-    made = fedoras()
-    old = dict(made.pool[SUPERNET].state)
-    items = {item.client: item for item in made.assign(1, np.arange(1, 7))}
-    counts = {client: examples_of(made, 1, item).numpy() for client, item in items.items()}
-    states = play(made, 1)
-    new, ops = made.pool[SUPERNET].state, made.training.macs.ops
+    aggregator = fedoras()
+    old = dict(aggregator.pool[SUPERNET].state)
+    items = {item.client: item for item in aggregator.assign(1, np.arange(1, 7))}
+    counts = {client: examples_of(aggregator, 1, item).numpy() for client, item in items.items()}
+    states = play(aggregator, 1)
+    new, ops = aggregator.pool[SUPERNET].state, aggregator.training.macs.ops
     for name, tensor in new.items():
         operator = operator_of(name)
         if operator is None:
             weights = dict.fromkeys(states, 10)  # updates_for says that each trained on 10 examples
         else:
             column = ops[operator[0]].index(operator[1])
-            weights = {c: int(own[operator[0], column]) for c, own in counts.items() if own[operator[0], column]}
+            weights = {
+                c: int(examples[operator[0], column]) for c, examples in counts.items() if examples[operator[0], column]
+            }
             if len(weights) < 2:
                 assert torch.equal(tensor, old[name])
                 continue
         total = sum(w * states[client][name].double() for client, w in weights.items()) / sum(weights.values())
         torch.testing.assert_close(tensor, total.round().long() if tensor.dtype == torch.int64 else total.float())
     for key in ("tier1", "tier2", "tier3"):  # what is tested follows
-        assert all(torch.equal(tensor, new[name]) for name, tensor in made.pool[key].state.items())
-    assert made._internals["operators"] > 3
+        assert all(torch.equal(tensor, new[name]) for name, tensor in aggregator.pool[key].state.items())
+    assert aggregator._internals["operators"] > 3
 
 
 def test_the_public_codes_scope_and_other_means_can_be_chosen(fedoras: Any) -> None:
-    found = {}
+    states = {}
     for keys in ({}, {"opa_scope": "buffers_only"}, {"aggregation": "fedavg"}, {"aggregation": "plain"}):
-        made = fedoras(opa_min_clients=1, **keys)
-        play(made, 1)
-        found[str(keys)] = made.pool[SUPERNET].state
-    first, *others = found.values()
+        aggregator = fedoras(opa_min_clients=1, **keys)
+        play(aggregator, 1)
+        states[str(keys)] = aggregator.pool[SUPERNET].state
+    first, *others = states.values()
     assert all(not equal(first, other) for other in others)
     assert equal(others[1], others[2])  # updates_for says that all trained on as many examples
-    parameters = set(models.parameter_names(made.training.spec))
+    parameters = set(models.parameter_names(aggregator.training.spec))
     differs = {name for name in first if not torch.equal(first[name], others[0][name])}
     assert differs and differs <= parameters and all(operator_of(name) for name in differs)
 
 
 @pytest.mark.parametrize("over", ["participants", "holders"])
 def test_fedavg_counts_unchanged_copies_unless_it_is_over_holders(fedoras: Any, over: str) -> None:
-    made = fedoras(aggregation="fedavg", mean_over=over, opa_min_clients=1)
-    old = dict(made.pool[SUPERNET].state)
-    states, stale = play(made, 1), 0
-    new, trained_by = made.pool[SUPERNET].state, made.training._means.clients
-    for name in models.parameter_names(made.training.spec):
+    aggregator = fedoras(aggregation="fedavg", mean_over=over, opa_min_clients=1)
+    old = dict(aggregator.pool[SUPERNET].state)
+    states, stale = play(aggregator, 1), 0
+    new, trained_by = aggregator.pool[SUPERNET].state, aggregator.training._means.clients
+    for name in models.parameter_names(aggregator.training.spec):
         operator = operator_of(name)
         if operator is None or not trained_by[operator]:
             continue
@@ -213,18 +219,18 @@ def test_clients_hear_what_becomes_of_operators_that_paths_leave_out(fedoras: An
 
 
 def test_operators_that_a_tier_cannot_run_are_not_sent_to_it(fedoras: Any) -> None:
-    made = fedoras(unsupported=[["dsconv3"], [], []], subspace=1.0)
-    for item in made.assign(1, np.arange(1, 7)):
-        names = {name for row in made.pool[item.model].spec["ops"] for name in row}
+    aggregator = fedoras(unsupported=[["dsconv3"], [], []], subspace=1.0)
+    for item in aggregator.assign(1, np.arange(1, 7)):
+        names = {name for row in aggregator.pool[item.model].spec["ops"] for name in row}
         assert ("dsconv3" in names) == (item.client not in (2, 3))
 
 
 def test_counts_that_cannot_be_are_refused(fedoras: Any) -> None:
-    made = fedoras(subspace=0.3)
-    (item,) = made.assign(1, np.array([1]))
-    (experience,) = made.client_tensors_by_kind.values()
-    good = examples_of(made, 1, item)
-    held = torch.from_numpy(held_by(made.training.macs, made.pool[item.model].spec))
+    aggregator = fedoras(subspace=0.3)
+    (item,) = aggregator.assign(1, np.array([1]))
+    (experience,) = aggregator.client_tensors_by_kind.values()
+    good = examples_of(aggregator, 1, item)
+    held = torch.from_numpy(held_by(aggregator.training.macs, aggregator.pool[item.model].spec))
 
     def check(counts: torch.Tensor) -> None:
         experience.checked(item, wire.tensors_to_bytes({EXAMPLES: counts}))
@@ -332,22 +338,22 @@ def test_a_job_resumes_to_the_same_result_with_any_number_of_executors(job_file:
 
 
 def test_a_job_with_one_subspace_a_round_tunes_and_measures_what_it_serves(job_file: Path, space: Path) -> None:
-    found = run(
+    result = run(
         job_file, space, "round", **{
             "fedoras.subspace_per": "round", "rounds": 1, "personalise_epochs": 1, "bn_statistics": "federated",
         }
     )  # fmt: skip
-    (only,) = found["rounds"]
+    (only,) = result["rounds"]
     assert only["personalised"] is not None and not only["failed"]
-    spec, state = found["models"]["tier1"]
+    spec, state = result["models"]["tier1"]
     name = next(name for name in state if name.endswith("stem.bn.running_mean"))
-    assert not torch.equal(state[name], found["models"][SUPERNET][1][name])  # re-estimated
+    assert not torch.equal(state[name], result["models"][SUPERNET][1][name])  # re-estimated
     assert not models.searched(spec)
 
 
 def test_clients_whose_tier_is_beyond_their_devices_are_counted_and_told(fedoras: Callable[..., Any]) -> None:
     """Tiers rank devices, whatever they afford."""
     assert fedoras(capacity=[1e15] * 6).beyond_capacity == 0
-    made = fedoras(capacity=[1e15, 1, 1e3, 1e15, 1e15, 1e15])
-    assert made.beyond_capacity == 2
-    assert any("2 of 6 clients are in a tier whose paths" in event["message"] for event in made.events)
+    aggregator = fedoras(capacity=[1e15, 1, 1e3, 1e15, 1e15, 1e15])
+    assert aggregator.beyond_capacity == 2
+    assert any("2 of 6 clients are in a tier whose paths" in event["message"] for event in aggregator.events)

@@ -29,13 +29,13 @@ def test_all_paths_of_a_small_bracket_are_found() -> None:
     paths = every_path(tables)
     macs = path_macs(tables, paths)
     bracket = Bracket(*np.quantile(macs, [0.5, 0.7]).tolist())
-    wanted = set(map(tuple, paths[bracket.inside(macs)].tolist()))
-    found = new_paths(tables, bracket, 10_000, stream(1))
-    assert len(found) == len(set(found))
-    assert set(found) == wanted
+    expected = set(map(tuple, paths[bracket.inside(macs)].tolist()))
+    drawn = new_paths(tables, bracket, 10_000, stream(1))
+    assert len(drawn) == len(set(drawn))
+    assert set(drawn) == expected
     assert len(new_paths(tables, bracket, 7, stream(1))) == 7
-    seen = set(found[:-3])
-    assert set(new_paths(tables, bracket, 10, stream(2), seen)) == set(found[-3:])
+    seen = set(drawn[:-3])
+    assert set(new_paths(tables, bracket, 10, stream(2), seen)) == set(drawn[-3:])
 
 
 def test_unsupported_operators_are_never_drawn() -> None:

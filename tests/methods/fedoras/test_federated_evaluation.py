@@ -35,7 +35,7 @@ def test_the_minimal_supernet_holds_the_paths_operators_alone() -> None:
 @given(st.integers(0, 40), st.integers(1, 12))
 def test_clients_judge_within_their_budgets_and_every_path_is_judged(seed: int, clients: int) -> None:
     tables, rng = drawn_table(4, 5), np.random.default_rng(seed)
-    paths = [tables.path(own) for own in rng.permutation(every_path(tables))[:20]]
+    paths = [tables.path(columns) for columns in rng.permutation(every_path(tables))[:20]]
     macs = path_macs(tables, np.array([tables.indices(path) for path in paths]))
     budgets = rng.uniform(0.0, macs.max(), 10)
     budgets[seed % 10] = macs.max()  # one client affords everything
@@ -52,7 +52,7 @@ def test_clients_judge_within_their_budgets_and_every_path_is_judged(seed: int, 
 
 def test_nobody_affords_a_path() -> None:
     tables = drawn_table(2, 3)
-    paths = [tables.path(own) for own in every_path(tables)]
+    paths = [tables.path(columns) for columns in every_path(tables)]
     with pytest.raises(UserError, match="no client with validation data affords a path of"):
         call(tables, paths, np.array([15.0, -1.0]), 2, stream(1))
 
@@ -60,7 +60,7 @@ def test_nobody_affords_a_path() -> None:
 def test_scores_are_means_over_examples() -> None:
     rng = np.random.default_rng(1)
     correct = [rng.integers(0, 2, size).astype(float) for size in (3, 10, 1)]
-    sums = np.array([[own.sum(), own.sum()] for own in correct])
+    sums = np.array([[client.sum(), client.sum()] for client in correct])
     examples = np.array([[3.0, 3.0], [10.0, 0.0], [1.0, 1.0]])
     sums[1, 1] = 0.0  # the second client cannot run the second path
     assert mean_scores(sums, examples) == pytest.approx(
@@ -74,10 +74,10 @@ def test_more_rounds_agree_better_with_the_central_ranking() -> None:
     quality = np.linspace(0.2, 0.8, 30)
     examples = np.full((60, 30), 20.0)
     sums = rng.binomial(20, np.clip(quality + rng.normal(0, 0.1, (60, 30)), 0, 1)).astype(float)
-    found = agreement_by_rounds(sums, examples, mean_scores(sums, examples), 10)
-    assert len(found) == 6
-    assert found[-1] == pytest.approx(1)
-    assert found[0] < found[3] < 1
+    agreement = agreement_by_rounds(sums, examples, mean_scores(sums, examples), 10)
+    assert len(agreement) == 6
+    assert agreement[-1] == pytest.approx(1)
+    assert agreement[0] < agreement[3] < 1
     assert len(agreement_by_rounds(sums, examples, quality, 25)) == 3  # a last round of ten clients
 
 
@@ -85,7 +85,7 @@ def test_more_rounds_agree_better_with_the_central_ranking() -> None:
 def test_tau_counts_pairs(points: list[tuple[int, int]]) -> None:
     a, b = np.array(points, dtype=float).T
     signs = [np.sign(np.subtract.outer(x, x))[np.triu_indices(len(x), 1)] for x in (a, b)]
-    untied = np.sqrt(np.prod([np.abs(own).sum() for own in signs]))
+    untied = np.sqrt(np.prod([np.abs(sign).sum() for sign in signs]))
     expected = (signs[0] * signs[1]).sum() / untied if untied else np.nan
     assert kendall_tau(a, b) == pytest.approx(expected, nan_ok=True)
 

@@ -31,7 +31,7 @@ def client(number: int) -> State:
 
 def mixed(name: str, *weights: float) -> torch.Tensor:
     """The mean of clients 1, 2, … with these weights."""
-    total = sum(w * client(place)[name].double() for place, w in enumerate(weights, start=1))
+    total = sum(w * client(number)[name].double() for number, w in enumerate(weights, start=1))
     return (total / sum(weights)).float()
 
 
@@ -48,10 +48,10 @@ def test_every_parameter_and_buffer_of_a_layer_belongs_to_an_operator() -> None:
 
 
 def test_operators_are_weighted_by_the_examples_that_went_through_them() -> None:
-    made = means()
+    operator_means = means()
     for number, examples in ((1, 30), (2, 10), (3, 0)):
-        made.add(client(number), {(0, "conv1"): examples, (0, "identity"): 5}, trained=100 * number)
-    new = made.result()
+        operator_means.add(client(number), {(0, "conv1"): examples, (0, "identity"): 5}, trained=100 * number)
+    new = operator_means.result()
     for name in (A, B):
         assert torch.equal(new[name], mixed(name, 30, 10))
     assert torch.equal(new[FIXED], mixed(FIXED, 100, 200, 300))
@@ -64,19 +64,19 @@ def test_operators_are_weighted_by_the_examples_that_went_through_them() -> None
 @pytest.mark.parametrize("aggregation", ["opa", "fedavg", "plain"])
 def test_an_operator_of_one_client_stays_and_what_all_share_does_not(aggregation: Any) -> None:
     for least, moved in ((2, False), (1, True)):
-        made = means(aggregation, least)
-        made.add(client(1), {(0, "conv1"): 30}, trained=30)
-        new = made.result()
+        operator_means = means(aggregation, least)
+        operator_means.add(client(1), {(0, "conv1"): 30}, trained=30)
+        new = operator_means.result()
         assert torch.equal(new[A], client(1)[A] if moved else START[A])
         assert torch.equal(new[FIXED], client(1)[FIXED])
 
 
 def test_an_operator_that_is_always_chosen_is_averaged_as_by_fedavg() -> None:
-    made = means()
+    operator_means = means()
     for number in (1, 2, 3):
         every = {operator_of(name): 10 * number for name in START if operator_of(name)}
-        made.add(client(number), every, trained=10 * number)
-    assert equal(made.result(), count_mean(START, [(client(n), None, 10.0 * n) for n in (1, 2, 3)]))
+        operator_means.add(client(number), every, trained=10 * number)
+    assert equal(operator_means.result(), count_mean(START, [(client(n), None, 10.0 * n) for n in (1, 2, 3)]))
 
 
 WITHOUT = {
@@ -87,7 +87,7 @@ WITHOUT = {
 
 def with_stale(name: str, *weights: float, stale: float) -> torch.Tensor:
     """The mean of clients 1, 2, … and of the weights of the round's start."""
-    total = sum(w * client(place)[name].double() for place, w in enumerate(weights, start=1))
+    total = sum(w * client(number)[name].double() for number, w in enumerate(weights, start=1))
     return ((total + stale * START[name].double()) / (sum(weights) + stale)).float()
 
 
@@ -99,11 +99,11 @@ def test_fedavg_and_plain_average_over_participants_or_holders(
     aggregation: Any, weights: tuple[int, ...], other: int, over: Any
 ) -> None:
     """Section 3.1 (3): FedAvg normalises "collectively for full models", so that unchanged copies count."""
-    made = means(aggregation, mean_over=over)
-    made.add(WITHOUT, {(0, "identity"): 400}, trained=400)  # its copy counts even where it comes first
+    operator_means = means(aggregation, mean_over=over)
+    operator_means.add(WITHOUT, {(0, "identity"): 400}, trained=400)  # its copy counts even where it comes first
     for number, examples in ((1, 30), (2, 10), (3, 0)):
-        made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
-    new = made.result()
+        operator_means.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
+    new = operator_means.result()
     for name in (A, B):
         expected = mixed(name, *weights) if over == "holders" else with_stale(name, *weights, stale=other)
         assert torch.equal(new[name], expected)
@@ -111,28 +111,28 @@ def test_fedavg_and_plain_average_over_participants_or_holders(
 
 
 def test_opa_leaves_out_clients_that_were_not_sent_an_operator() -> None:
-    made = means()
-    made.add(WITHOUT, {(0, "identity"): 400}, trained=400)
+    operator_means = means()
+    operator_means.add(WITHOUT, {(0, "identity"): 400}, trained=400)
     for number, examples in ((1, 30), (2, 10)):
-        made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
-    new = made.result()
+        operator_means.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
+    new = operator_means.result()
     assert torch.equal(new[A], mixed(A, 30, 10)) and torch.equal(new[B], mixed(B, 30, 10))
 
 
 def test_what_nobody_was_sent_stays_bitwise() -> None:
-    made = means("fedavg", 1)
-    made.add(WITHOUT, {(0, "identity"): 3}, trained=3)
-    made.add(WITHOUT, {(0, "identity"): 7}, trained=7)
-    assert torch.equal(made.result()[A], START[A])
+    operator_means = means("fedavg", 1)
+    operator_means.add(WITHOUT, {(0, "identity"): 3}, trained=3)
+    operator_means.add(WITHOUT, {(0, "identity"): 7}, trained=7)
+    assert torch.equal(operator_means.result()[A], START[A])
 
 
 @pytest.mark.parametrize("over", ["participants", "holders"])
 def test_buffers_only_is_what_the_public_code_does(over: Any) -> None:
-    made = means(min_clients=1, parameters=PARAMETERS, mean_over=over)
+    operator_means = means(min_clients=1, parameters=PARAMETERS, mean_over=over)
     for number, examples in ((1, 30), (2, 10), (3, 0)):
-        made.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
-    made.add(WITHOUT, {(0, "identity"): 400}, trained=400)
-    new = made.result()
+        operator_means.add(client(number), {(0, "conv1"): examples}, trained=100 * number)
+    operator_means.add(WITHOUT, {(0, "identity"): 400}, trained=400)
+    new = operator_means.result()
     weights = (100, 200, 300)
     assert torch.equal(new[A], mixed(A, *weights) if over == "holders" else with_stale(A, *weights, stale=400))
     assert torch.equal(new[B], mixed(B, 30, 10))
@@ -141,9 +141,9 @@ def test_buffers_only_is_what_the_public_code_does(over: Any) -> None:
 def test_a_clients_own_subspace_is_enough() -> None:
     ops = [tuple(row[:2]) for row in SPEC["ops"]]
     held = {name: client(2)[name] for name in models.layout(restricted(SPEC, ops))}
-    made = means()
-    made.add(client(1), {(0, "conv1"): 10, (0, "mbconv3"): 10}, trained=20)
-    made.add(held, {(0, "conv1"): 10}, trained=20)
-    new = made.result()
+    operator_means = means()
+    operator_means.add(client(1), {(0, "conv1"): 10, (0, "mbconv3"): 10}, trained=20)
+    operator_means.add(held, {(0, "conv1"): 10}, trained=20)
+    new = operator_means.result()
     assert torch.equal(new[A], mixed(A, 1, 1))
     assert torch.equal(new["layers.0.mbconv3.expand.conv.weight"], START["layers.0.mbconv3.expand.conv.weight"])

@@ -31,9 +31,9 @@ def draws(tables: Tables, budget: float, count: int, seed: int = 5) -> np.ndarra
 
 def test_without_a_budget_all_paths_are_as_likely() -> None:
     tables = table([[1, 2, 3], [4, 0], [0, 7, 9]])
-    found = Counter(map(tuple, draws(tables, np.inf, 9000).tolist()))
-    assert len(found) == 18
-    assert stats.chisquare(list(found.values())).pvalue > LIKELY
+    counts = Counter(map(tuple, draws(tables, np.inf, 9000).tolist()))
+    assert len(counts) == 18
+    assert stats.chisquare(list(counts.values())).pvalue > LIKELY
 
 
 def greedy(tables: Tables, budget: float) -> dict[tuple[int, ...], Fraction]:
@@ -44,29 +44,29 @@ def greedy(tables: Tables, budget: float) -> dict[tuple[int, ...], Fraction]:
         for order in permutations(range(len(macs)))
         if [0 in macs[layer] for layer in order] == sorted(0 in macs[layer] for layer in order)
     ]
-    found: Counter[tuple[int, ...]] = Counter()
+    chances: Counter[tuple[int, ...]] = Counter()
     for order in orders:
         partial = {(): Fraction(1, len(orders))}
         for layer in order:
             longer: Counter[tuple[int, ...]] = Counter()
             for chosen, chance in partial.items():
-                used = int(tables.fixed_macs) + sum(macs[place][o] for place, o in zip(order, chosen, strict=False))
+                used = int(tables.fixed_macs) + sum(macs[earlier][o] for earlier, o in zip(order, chosen, strict=False))
                 fitting = [o for o, one in enumerate(macs[layer]) if used + one <= budget]
                 for operator in fitting:
                     longer[(*chosen, operator)] += chance / len(fitting)
             partial = dict(longer)
         for chosen, chance in partial.items():
-            found[tuple(o for _, o in sorted(zip(order, chosen, strict=True)))] += chance
-    return dict(found)
+            chances[tuple(o for _, o in sorted(zip(order, chosen, strict=True)))] += chance
+    return dict(chances)
 
 
 @pytest.mark.parametrize("budget", [14, 17, 23])
 def test_within_a_budget_paths_are_as_likely_as_the_equation_makes_them(budget: int) -> None:
     tables = table([[2, 3, 4], [0, 2, 5], [0, 1, 3]])
     expected, count = greedy(tables, budget), 20_000
-    found = Counter(map(tuple, draws(tables, budget, count).tolist()))
-    assert found.keys() == expected.keys()
-    counts, means = zip(*((found[path], count * float(chance)) for path, chance in expected.items()), strict=True)
+    drawn = Counter(map(tuple, draws(tables, budget, count).tolist()))
+    assert drawn.keys() == expected.keys()
+    counts, means = zip(*((drawn[path], count * float(chance)) for path, chance in expected.items()), strict=True)
     assert sum(expected.values()) == 1 and stats.chisquare(counts, means).pvalue > LIKELY
 
 
@@ -81,8 +81,8 @@ def test_equal_layers_are_treated_alike_however_tight_the_budget() -> None:
 def test_every_operator_turns_up_that_fits_into_some_path() -> None:
     tables = table([[5, 6, 20], [0, 3, 9], [1, 2, 4], [0, 7, 8]])
     paths = draws(tables, 10 + 5 + 1 + 7, 4000)
-    found = [sorted(set(layer.tolist())) for layer in paths.T]
-    assert found == [[0, 1], [0, 1], [0, 1, 2], [0, 1]]
+    operators = [sorted(set(layer.tolist())) for layer in paths.T]
+    assert operators == [[0, 1], [0, 1], [0, 1, 2], [0, 1]]
 
 
 @st.composite

@@ -32,9 +32,9 @@ def all_macs(tables: Tables, paths: Sequence[Path]) -> np.ndarray:
 
 def tried(search: PathSearch, scores: Any) -> tuple[JudgedPath, list[list[Path]]]:
     """The best and what was asked for."""
-    asked: list[list[Path]] = []
-    best = run(search, lambda paths: asked.append(paths) or scores(paths))
-    return best, asked
+    generations: list[list[Path]] = []
+    best = run(search, lambda paths: generations.append(paths) or scores(paths))
+    return best, generations
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_the_best_path_of_the_bracket_is_found(how: Any, objectives: Any, least:
     for seed in range(1, 7):
         scores = judge(tables, seed)
         search = PathSearch(tables, bracket, SearchSettings(search=how, objectives=objectives, **SMALL), seed)
-        best, asked = tried(search, scores)
-        paths = [path for generation in asked for path in generation]
+        best, generations = tried(search, scores)
+        paths = [path for generation in generations for path in generation]
         assert len(paths) == len(set(paths)) == 240
         assert bracket.inside(all_macs(tables, paths)).all()
         assert best.score == max(scores(paths)) < best_inside(tables, Bracket(0, 1e9), scores) - 0.5
@@ -62,8 +62,8 @@ def test_the_second_objective_spreads_over_macs() -> None:
     spread = {}
     for objectives in (1, 2):
         search = PathSearch(tables, bracket, SearchSettings(objectives=objectives, **SMALL), 1)  # type: ignore[arg-type]
-        _, asked = tried(search, scores)
-        spread[objectives] = np.quantile(all_macs(tables, [p for batch in asked[-6:] for p in batch]), 0.1)
+        _, generations = tried(search, scores)
+        spread[objectives] = np.quantile(all_macs(tables, [p for batch in generations[-6:] for p in batch]), 0.1)
     assert spread[2] < 0.7 * spread[1]
 
 
@@ -82,9 +82,9 @@ def test_the_upper_edge_alone() -> None:
     (bracket,) = upper_only([middle(tables)])
     scores = judge(tables)
     search = PathSearch(tables, bracket, SearchSettings(**SMALL), 1)
-    best, asked = tried(search, lambda paths: [-score for score in scores(paths)])  # the cheap ones are best
+    best, generations = tried(search, lambda paths: [-score for score in scores(paths)])  # the cheap ones are best
     assert best.macs < middle(tables).low
-    assert all_macs(tables, [path for batch in asked for path in batch]).max() <= bracket.high
+    assert all_macs(tables, [path for batch in generations for path in batch]).max() <= bracket.high
 
 
 @pytest.mark.parametrize("how", ["nsga2", "random"])
@@ -95,8 +95,8 @@ def test_paths_of_eleven_operators_are_kept_apart(how: Any) -> None:
     search = PathSearch(
         tables, Bracket(0.0, 1e3), SearchSettings(search=how, evaluations=1331, population=64, parents=64), 1
     )
-    _, asked = tried(search, lambda paths: [{one: 7.0, other: 9.0}.get(path, 1.0) for path in paths])
-    assert sum(map(len, asked)) == 11**3  # as texts there are fewer
+    _, generations = tried(search, lambda paths: [{one: 7.0, other: 9.0}.get(path, 1.0) for path in paths])
+    assert sum(map(len, generations)) == 11**3  # as texts there are fewer
     assert len({"".join(map(str, path)) for path in every_path(tables)}) < 11**3
     assert search.judged[one].score == 7.0
     assert search.best().path == other
@@ -107,9 +107,9 @@ def test_a_bracket_is_searched_to_its_end(how: Any) -> None:
     tables = drawn_table(3, 4)
     bracket, scores = middle(tables, 0.2, 0.8), judge(tables)
     search = PathSearch(tables, bracket, SearchSettings(search=how, evaluations=1000, population=8, parents=4), 1)
-    best, asked = tried(search, scores)
+    best, generations = tried(search, scores)
     inside = bracket.inside(path_macs(tables, every_path(tables))).sum()
-    assert sum(map(len, asked)) == inside
+    assert sum(map(len, generations)) == inside
     assert best.score == pytest.approx(best_inside(tables, bracket, scores))
     assert search.ask() == []
 
@@ -120,8 +120,8 @@ def test_unsupported_operators_are_never_asked_for() -> None:
         row[column] = np.inf
     tables = table(macs)
     search = PathSearch(tables, Bracket(0.0, 1e4), SearchSettings(**SMALL), 1)
-    _, asked = tried(search, judge(tables))
-    assert np.isfinite(all_macs(tables, [path for batch in asked for path in batch])).all()
+    _, generations = tried(search, judge(tables))
+    assert np.isfinite(all_macs(tables, [path for batch in generations for path in batch])).all()
 
 
 # ---- determinism and restarts ----
@@ -131,12 +131,12 @@ def noisy(search: PathSearch, tables: Tables) -> Any:
     """Scores that depend on the generation too, as a federated evaluation's; some are not finite."""
     scores = judge(tables)
 
-    def found(paths: list[Path]) -> list[float]:
+    def noisy_scores(paths: list[Path]) -> list[float]:
         rng = np.random.default_rng(search.generation)
         noise = rng.normal(size=len(paths))
         return [float("nan") if n > 1.5 else s + 0.1 * n for s, n in zip(scores(paths), noise, strict=True)]
 
-    return found
+    return noisy_scores
 
 
 def searched(how: Any = "nsga2", seed: int = 1, **settings: Any) -> PathSearch:
@@ -164,13 +164,13 @@ def test_equal_keys_give_equal_searches_whatever_else_draws() -> None:
 
 
 @pytest.mark.parametrize("how", ["nsga2", "random"])
-@pytest.mark.parametrize("told", [0, 1, 4, 9, 100])
-def test_an_interrupted_search_goes_on_bitwise(how: Any, told: int) -> None:
+@pytest.mark.parametrize("before", [0, 1, 4, 9, 100])
+def test_an_interrupted_search_goes_on_bitwise(how: Any, before: int) -> None:
     whole = searched(how)
     _, all_asked = tried(whole, noisy(whole, whole.tables))
     first = searched(how)
     judged = noisy(first, first.tables)
-    for _ in range(min(told, len(all_asked))):
+    for _ in range(min(before, len(all_asked))):
         first.tell(judged(first.ask()))
     first.ask()
     state = json.loads(json.dumps(first.state(), allow_nan=False))
@@ -178,8 +178,8 @@ def test_an_interrupted_search_goes_on_bitwise(how: Any, told: int) -> None:
     second.load_state(state)
     assert second.generation == first.generation
     assert second.ask() == first.ask()
-    _, asked = tried(second, noisy(second, second.tables))
-    assert asked == all_asked[told:]
+    _, generations = tried(second, noisy(second, second.tables))
+    assert generations == all_asked[before:]
     assert outcome(second) == outcome(whole)
 
 
@@ -188,8 +188,8 @@ def test_a_search_can_be_prolonged() -> None:
     run(short, noisy(short, short.tables))
     longer = searched(evaluations=200)
     longer.load_state(short.state())
-    best, asked = tried(longer, noisy(longer, longer.tables))
-    assert sum(map(len, asked)) == 100
+    best, generations = tried(longer, noisy(longer, longer.tables))
+    assert sum(map(len, generations)) == 100
     assert best.score >= short.best().score
 
 
@@ -206,9 +206,9 @@ def test_known_scores_are_not_asked_for() -> None:
     assert again.ask() == []
     assert outcome(again) == outcome(first)
     other = PathSearch(tables, middle(tables, 0.4, 0.7), SearchSettings(**SMALL), 2, scores=known)
-    _, asked = tried(other, scores)
-    assert not {path for batch in asked for path in batch} & set(first.judged)
-    assert len(other.judged) == 240 > sum(map(len, asked))
+    _, generations = tried(other, scores)
+    assert not {path for batch in generations for path in batch} & set(first.judged)
+    assert len(other.judged) == 240 > sum(map(len, generations))
 
 
 def test_asking_twice_is_asking_once() -> None:
@@ -222,7 +222,11 @@ def test_progress_is_shown_and_a_target_ends_the_search() -> None:
     whole = searched()
     target = run(whole, judge(whole.tables)).score
     search, seen = searched(target=target), list[tuple[int, int, float]]()
-    run(search, judge(search.tables), lambda own: seen.append((own.generation, len(own.judged), own.best().score)))
+    run(
+        search,
+        judge(search.tables),
+        lambda progress: seen.append((progress.generation, len(progress.judged), progress.best().score)),
+    )
     assert [count for _, count, _ in seen] == sorted({count for _, count, _ in seen})
     assert seen[-1][2] == target > seen[-2][2]
     assert len(search.judged) < 240
@@ -233,9 +237,9 @@ def test_scores_that_are_not_finite_are_never_the_best() -> None:
     search = searched()
     scores = judge(search.tables)
     spoilt = [float("nan"), float("inf"), float("-inf")]
-    run(search, lambda paths: [spoilt[n] if n < 3 else own for n, own in enumerate(scores(paths))])
+    run(search, lambda paths: [spoilt[n] if n < 3 else score for n, score in enumerate(scores(paths))])
     assert np.isfinite(search.best().score)
-    assert all(np.isfinite(found.score) for found in search.front())
+    assert all(np.isfinite(judged.score) for judged in search.front())
     hopeless = searched()
     with pytest.raises(UserError, match="none of the 240 paths that were judged for the tier that takes above"):
         run(hopeless, lambda paths: [float("nan")] * len(paths))
@@ -244,7 +248,7 @@ def test_scores_that_are_not_finite_are_never_the_best() -> None:
 def test_of_equal_scores_the_cheapest_is_best() -> None:
     search = searched()
     best = run(search, lambda paths: [1.0] * len(paths))
-    assert best.macs == min(found.macs for found in search.judged.values())
+    assert best.macs == min(judged.macs for judged in search.judged.values())
     assert search.front() == [best]
 
 
@@ -297,7 +301,7 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
     def beaten(macs_of: float, score: float) -> bool:
         return bool(((macs <= macs_of) & (scores >= score) & ((macs < macs_of) | (scores > score))).any())
 
-    assert {points[place] for place in front} == {point for point in points if not beaten(*point)}
+    assert {points[index] for index in front} == {point for point in points if not beaten(*point)}
     assert macs[front].tolist() == sorted(set(macs[front].tolist()))
 
 

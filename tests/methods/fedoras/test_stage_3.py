@@ -39,12 +39,12 @@ def fedoras(tmp_path: Path) -> Any:
     space = written(tmp_path, SPACE)
 
     def make(**keys: Any) -> Any:
-        own = {"model": str(space), "allocation": "shares", "brackets": [0.12, 0.25], **ROUNDS, **keys}
-        made = server(FedorASAggregator, "fedoras", shape=(1, 28, 28), capacity=[1, 2, 3, 4, 5, 6], **own)
-        made.searches.results = [{"path": list(path)} for path in PATHS]
-        made.round = 2
-        assert made.assign(2, np.zeros(0, dtype=np.int64)) == [] and not made.candidates(2)[0].any()
-        return made
+        params = {"model": str(space), "allocation": "shares", "brackets": [0.12, 0.25], **ROUNDS, **keys}
+        aggregator = server(FedorASAggregator, "fedoras", shape=(1, 28, 28), capacity=[1, 2, 3, 4, 5, 6], **params)
+        aggregator.searches.results = [{"path": list(path)} for path in PATHS]
+        aggregator.round = 2
+        assert aggregator.assign(2, np.zeros(0, dtype=np.int64)) == [] and not aggregator.candidates(2)[0].any()
+        return aggregator
 
     return make
 
@@ -55,11 +55,11 @@ def _charged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_tiers_model_is_trained_by_its_tier_and_above(fedoras: Any) -> None:
-    made = fedoras()
-    made.args.num_participants = 5
-    assert made.tier_of.tolist() == [0, 0, 0, 1, 1, 1]
+    aggregator = fedoras()
+    aggregator.args.num_participants = 5
+    assert aggregator.tier_of.tolist() == [0, 0, 0, 1, 1, 1]
     for round, able, number in ((1, 6, 5), (3, 6, 5), (6, 3, 3), (9, 6, 5), (10, 3, 3)):
-        mask, most = made.candidates(round)
+        mask, most = aggregator.candidates(round)
         assert (mask.sum(), most) == (able, number), round
     assert fedoras(finetune_clients=2).candidates(3)[1] == 2
     weak = fedoras(unsupported=[[], ["dsconv3"]])
@@ -67,42 +67,42 @@ def test_a_tiers_model_is_trained_by_its_tier_and_above(fedoras: Any) -> None:
 
 
 def test_fine_tuning_is_fedavg_from_the_supernets_weights(fedoras: Any) -> None:
-    made = fedoras(finetune_epochs=2, finetune_batch=7, finetune_lr=0.1, finetune_lr_end=0.5)
-    spec, state = made.pool["tier2"].spec, made.pool["tier2"].state
-    assert spec == path_of(made.training.spec, PATHS[1]) and made.pool["tier2"].part is None
-    assert all(torch.equal(value, made.pool["supernet"].state[name]) for name, value in state.items())
-    items = made.assign(6, np.array([4, 6]))
+    aggregator = fedoras(finetune_epochs=2, finetune_batch=7, finetune_lr=0.1, finetune_lr_end=0.5)
+    spec, state = aggregator.pool["tier2"].spec, aggregator.pool["tier2"].state
+    assert spec == path_of(aggregator.training.spec, PATHS[1]) and aggregator.pool["tier2"].part is None
+    assert all(torch.equal(value, aggregator.pool["supernet"].state[name]) for name, value in state.items())
+    items = aggregator.assign(6, np.array([4, 6]))
     assert {item.model for item in items} == {"tier2"}
-    held_out = len(hold_out(60, 0.1, made.seed, 6)[1])
-    assert made.task.step_sizes(6, items[1].overrides).sum() == 2 * (60 - held_out)
-    updates = updates_for(made, 6, items)
+    held_out = len(hold_out(60, 0.1, aggregator.seed, 6)[1])
+    assert aggregator.task.step_sizes(6, items[1].overrides).sum() == 2 * (60 - held_out)
+    updates = updates_for(aggregator, 6, items)
     states = [trained(state, 6, update.client) for update in updates]
-    for update, own in zip(updates, states, strict=True):
-        made.collect(6, update, own)
-    made.aggregate(6, updates, {})
+    for update, client_state in zip(updates, states, strict=True):
+        aggregator.collect(6, update, client_state)
+    aggregator.aggregate(6, updates, {})
     expected = count_mean(state, [(states[0], None, 40.0), (states[1], None, 60.0)])
-    assert equal(made.pool["tier2"].state, expected)
-    np.testing.assert_allclose([made.learning_rate(round) for round in (6, 7, 8)], [0.1, 0.075, 0.05])
+    assert equal(aggregator.pool["tier2"].state, expected)
+    np.testing.assert_allclose([aggregator.learning_rate(round) for round in (6, 7, 8)], [0.1, 0.075, 0.05])
 
 
 def test_a_twin_is_the_same_network_from_random_weights(fedoras: Any) -> None:
-    made, again = fedoras(), fedoras()
-    own = {"held_out": 0.1, "augment": "none"}
-    for each in (made, again):
+    aggregator, again = fedoras(), fedoras()
+    overrides = {"held_out": 0.1, "augment": "none"}
+    for each in (aggregator, again):
         (item,) = each.assign(9, np.array([2]))
-        assert item.model == "tier1_twin" and item.overrides == {**own, "local_epochs": 1, "batch_size": 32}
-    one, other = made.pool["tier1_twin"], made.pool["tier1"]
+        assert item.model == "tier1_twin" and item.overrides == {**overrides, "local_epochs": 1, "batch_size": 32}
+    one, other = aggregator.pool["tier1_twin"], aggregator.pool["tier1"]
     assert one.spec == other.spec and not equal(one.state, other.state) and equal(one.state, again.pool[one.key].state)
-    assert list(made.evaluation_plan().named) == ["tier1", "tier2", "tier1_twin"]
+    assert list(aggregator.evaluation_plan().named) == ["tier1", "tier2", "tier1_twin"]
 
 
 def test_a_twin_trains_as_a_model_that_is_fine_tuned_but_from_the_supernets_rate(fedoras: Any) -> None:
     """The public code's end2end: finetuneclient, num_rounds_end2end, init_lr_end2end, clients_per_round_end2end."""
-    made = fedoras(twin_rounds=5, finetune_clients=2)
-    first = made.args.learning_rate
-    np.testing.assert_allclose([made.learning_rate(9), made.learning_rate(11), made.learning_rate(13)],
-                               [first, 0.55 * first, 0.1 * first])  # fmt: skip
-    assert made.candidates(3)[1] == 2 and made.candidates(9)[1] == min(6, made.args.num_participants)
+    aggregator = fedoras(twin_rounds=5, finetune_clients=2)
+    first = aggregator.args.learning_rate
+    rates = [aggregator.learning_rate(round) for round in (9, 11, 13)]
+    np.testing.assert_allclose(rates, [first, 0.55 * first, 0.1 * first])
+    assert aggregator.candidates(3)[1] == 2 and aggregator.candidates(9)[1] == min(6, aggregator.args.num_participants)
     other = fedoras(twin_rounds=5, twin_lr=0.5, twin_lr_end=0.2, twin_epochs=3, twin_batch=5, finetune_batch=4)
     np.testing.assert_allclose([other.learning_rate(9), other.learning_rate(13)], [0.5, 0.1])
     overrides = other.assign(9, np.array([2]))[0].overrides
@@ -113,10 +113,10 @@ def test_a_twin_trains_as_a_model_that_is_fine_tuned_but_from_the_supernets_rate
 def test_a_schedule_of_steps_is_that_of_text(fedoras: Any) -> None:
     """From half of the rounds on a tenth, from three quarters on a hundredth, in fine-tuning and for twins."""
     keys = {"finetune_rounds": 8, "finetune_lr": 1.0, "twin_rounds": 4, "twin_lr": 2.0}
-    made = fedoras(finetune_schedule="steps", **keys)
+    aggregator = fedoras(finetune_schedule="steps", **keys)
     expected = [1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01]
-    np.testing.assert_allclose([made.learning_rate(round) for round in range(3, 11)], expected)
-    np.testing.assert_allclose([made.learning_rate(round) for round in range(19, 23)], [2, 0.2, 0.02, 0.02])
+    np.testing.assert_allclose([aggregator.learning_rate(round) for round in range(3, 11)], expected)
+    np.testing.assert_allclose([aggregator.learning_rate(round) for round in range(19, 23)], [2, 0.2, 0.02, 0.02])
     assert fedoras(finetune_schedule="steps", **{**keys, "finetune_rounds": 1}).learning_rate(3) == 1.0
     stage = Stage("finetune", 8, 8)
     for text, schedule, last in ((True, None, 0.01), (False, None, 0.1), (True, "cosine", 0.1)):
@@ -126,12 +126,12 @@ def test_a_schedule_of_steps_is_that_of_text(fedoras: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "own", "seen"),
+    ("job", "augment", "seen"),
     [("rand_flip_crop", None, "flip_crop"), ("rand_flip_crop", "rand_flip_crop", "rand_flip_crop"),
      ("flip", None, "flip"), ("speech", None, "speech"), ("speech", "none", "none"), ("none", None, "none")],
 )  # fmt: skip
-def test_stage_3_sees_pictures_without_rand_augment(job: str, own: Any, seen: str) -> None:
-    params = FedorASParams(finetune_augment=own)
+def test_stage_3_sees_pictures_without_rand_augment(job: str, augment: Any, seen: str) -> None:
+    params = FedorASParams(finetune_augment=augment)
     pool = ModelPool()
     spec = models.named_spec("cnn_tiny_smallest", (3, 32, 32), 10)
     pool.add("tier1", spec, models.initial_state(spec, 1))
@@ -147,24 +147,24 @@ def test_stage_3_sees_pictures_without_rand_augment(job: str, own: Any, seen: st
 class Executors:
     """Stands for the dispatcher: judges every path by a number of its own, or fails."""
 
-    def __init__(self, made: Any, broken: int = -1) -> None:
-        self.made, self.broken, self.asked = made, broken, []
-        made.dispatcher = SimpleNamespace(answers=self.run)
-        made.make_unit = lambda event, models, **header: SimpleNamespace(header=header, models=models)
-        made.population = SimpleNamespace(computation_ms=np.full(6, 10.0), communication_kbps=np.full(6, 1000.0))
+    def __init__(self, aggregator: Any, broken: int = -1) -> None:
+        self.aggregator, self.broken, self.units = aggregator, broken, []
+        aggregator.dispatcher = SimpleNamespace(answers=self.run)
+        aggregator.make_unit = lambda event, models, **header: SimpleNamespace(header=header, models=models)
+        aggregator.population = SimpleNamespace(computation_ms=np.full(6, 10.0), communication_kbps=np.full(6, 1000.0))
 
     def run(self, units: list[Any]) -> list[Any]:
-        self.asked += units
-        return [({}, {"figures": self.figures(unit.header)} if place != self.broken else {})
-                for place, unit in enumerate(units)]  # fmt: skip
+        self.units += units
+        return [({}, {"figures": self.figures(unit.header)} if index != self.broken else {})
+                for index, unit in enumerate(units)]  # fmt: skip
 
     def figures(self, header: dict[str, Any]) -> bytes:
         clients = header["clients"] or [None]
         judges = header["judges"] or [[1] * len(header["paths"])]
         good = [
             [
-                asked * (len(path[0]) % 3) if client is None or client != 4 else 0
-                for path, asked in zip(header["paths"], row, strict=True)
+                count * (len(path[0]) % 3) if client is None or client != 4 else 0
+                for path, count in zip(header["paths"], row, strict=True)
             ]
             for client, row in zip(clients, judges, strict=True)
         ]
@@ -173,39 +173,41 @@ class Executors:
 
 
 def test_clients_judge_the_paths_that_they_can_run(fedoras: Any) -> None:
-    made = fedoras(evaluation="federated", evaluation_rounds=1, unsupported=[[], ["dsconv3"]], val_ratio=0.2)
-    made.args.num_participants = 6
-    executors, judges = Executors(made), made.judges
+    aggregator = fedoras(evaluation="federated", evaluation_rounds=1, unsupported=[[], ["dsconv3"]], val_ratio=0.2)
+    aggregator.args.num_participants = 6
+    executors, judges = Executors(aggregator), aggregator.judges
     scores = judges(0, 1, PATHS)
-    headers = [unit.header for unit in executors.asked]
-    asked = {client: row for header in headers for client, row in zip(header["clients"], header["judges"], strict=True)}
-    dear = path_macs_of(made, PATHS[1]) > 0.12e6
-    assert dear and asked == {client: [int(client < 4), int(client > 3)] for client in range(1, 7)}
+    headers = [unit.header for unit in executors.units]
+    judged = {
+        client: row for header in headers for client, row in zip(header["clients"], header["judges"], strict=True)
+    }
+    dear = path_macs_of(aggregator, PATHS[1]) > 0.12e6
+    assert dear and judged == {client: [int(client < 4), int(client > 3)] for client in range(1, 7)}
     assert scores.shape == (2,) and np.isfinite(scores).all()
-    assert judges.spent["download_bytes"] > 0 and judges.spent["seconds"] > 0 and len(made.pool) == 3
+    assert judges.spent["download_bytes"] > 0 and judges.spent["seconds"] > 0 and len(aggregator.pool) == 3
     assert np.array_equal(scores, judges(0, 1, PATHS))
 
 
-def path_macs_of(made: Any, path: tuple[str, ...]) -> float:
-    costs = made.training.costs[0]
+def path_macs_of(aggregator: Any, path: tuple[str, ...]) -> float:
+    costs = aggregator.training.costs[0]
     return float(costs.fixed_macs + sum(costs.macs[layer, column] for layer, column in enumerate(costs.indices(path))))
 
 
 def test_what_cannot_be_judged_has_no_score(fedoras: Any) -> None:
-    made = fedoras()
-    Executors(made, broken=1)
-    scores = made.judges(0, 1, PATHS)
+    aggregator = fedoras()
+    Executors(aggregator, broken=1)
+    scores = aggregator.judges(0, 1, PATHS)
     assert np.isfinite(scores[0]) and np.isnan(scores[1])
-    assert "1 paths are not judged" in str(made.events[-1]["message"])
+    assert "1 paths are not judged" in str(aggregator.events[-1]["message"])
 
 
 def test_judgements_that_cannot_be_are_refused() -> None:
     counts = np.array([[3, 0]])
     good = np.array([[2.0, 3.0, 1.5], [0.0, 0.0, 0.0]])
     assert read_figures({"figures": figures_section(good)}, counts).shape == (1, 2, len(COLUMNS))
-    for place, value in ((0, 4.0), (0, -1.0), (0, 0.5), (0, np.nan), (1, 1.0)):
+    for row, value in ((0, 4.0), (0, -1.0), (0, 0.5), (0, np.nan), (1, 1.0)):
         bad = good.copy()
-        bad[place, 0] = value
+        bad[row, 0] = value
         with pytest.raises(wire.WireError):
             read_figures({"figures": figures_section(bad)}, counts)
     with pytest.raises(wire.WireError, match="1 judgements, 2 were asked for"):
@@ -216,23 +218,23 @@ def test_judgements_that_cannot_be_are_refused() -> None:
 
 def test_clients_who_judge_count_beside_those_who_train() -> None:
     history = records(3)
-    found = stage_figures(Plan(supernet=1, finetune=1, twin=0, tiers=1), history, [{"clients": 5}, {"clients": 7}])
-    assert [(each["stage"], each["judging_clients"]) for each in found] == [
+    figures = stage_figures(Plan(supernet=1, finetune=1, twin=0, tiers=1), history, [{"clients": 5}, {"clients": 7}])
+    assert [(each["stage"], each["judging_clients"]) for each in figures] == [
         ("supernet training", 0), ("search", 12), ("fine-tuning", 0)
     ]  # fmt: skip
-    assert [each["participations"] for each in found] == [len(record.participants) for record in history]
+    assert [each["participations"] for each in figures] == [len(record.participants) for record in history]
 
 
 def test_accuracies_are_of_the_tiers_own_clients() -> None:
     correct, count = np.array([1.0, 4.0, np.nan, 2.0]), np.array([4, 4, 4, 0])
     evaluation = Evaluation(1, ["a"] * 4, correct, correct, correct, count, {"a": (0.7, 1.0)}, {"a": correct})
-    found = accuracies(evaluation, "a", np.array([True, True, True, True]))
-    assert (found["accuracy"], found["client_mean"], found["client_worst"]) == (0.7, 0.625, 0.25)
-    assert found["client_std"] == pytest.approx(0.375)
+    figures = accuracies(evaluation, "a", np.array([True, True, True, True]))
+    assert (figures["accuracy"], figures["client_mean"], figures["client_worst"]) == (0.7, 0.625, 0.25)
+    assert figures["client_std"] == pytest.approx(0.375)
     assert accuracies(evaluation, "a", np.array([False, False, False, True]))["client_mean"] is None
     assert accuracies(None, "a", np.ones(4, bool))["accuracy"] is None
 
 
 def test_judges_are_told_where_nobody_holds_out_a_sample(fedoras: Any) -> None:
-    made = fedoras()
-    assert isinstance(made.judges, Judges) and made.judges.held_out.tolist() == [1, 2, 3, 4, 5, 6]
+    aggregator = fedoras()
+    assert isinstance(aggregator.judges, Judges) and aggregator.judges.held_out.tolist() == [1, 2, 3, 4, 5, 6]

@@ -47,7 +47,7 @@ def test_a_subspace_of_a_real_space_is_within_its_bytes(part: float, seed: int) 
     budget = int(part * total_bytes(costs))
     held = sample_subspace(costs, budget, np.random.default_rng(seed))
     spec = restricted(TINY, operators(costs, held))
-    assert models.cost(spec).bytes <= budget and all("identity" in own for own in spec["ops"])
+    assert models.cost(spec).bytes <= budget and all("identity" in names for names in spec["ops"])
     assert (held_by(costs, spec) == held).all()
     assert held.all() == (budget == total_bytes(costs))
     assert not models.searched(spec) or cheapest(costs, held) == costs.fixed_macs

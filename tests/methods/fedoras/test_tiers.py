@@ -86,17 +86,17 @@ def test_unsupported_operators_are_not_drawn() -> None:
 def test_a_space_has_its_printed_brackets() -> None:
     for name in INPUTS:
         tables = published(name)
-        found = space_brackets(name, tables, stream(1))
-        assert edges(found)[1:-1] == pytest.approx(RECIPES[name].edges[1:-1], rel=1e-12)
-        assert edges(found)[-1] >= cheapest_and_dearest(tables)[1] / 1e6 > edges(found)[-2]
-        assert len(found) == len(RECIPES[name].shares)
+        brackets = space_brackets(name, tables, stream(1))
+        assert edges(brackets)[1:-1] == pytest.approx(RECIPES[name].edges[1:-1], rel=1e-12)
+        assert edges(brackets)[-1] >= cheapest_and_dearest(tables)[1] / 1e6 > edges(brackets)[-2]
+        assert len(brackets) == len(RECIPES[name].shares)
 
 
 def test_brackets_of_other_inputs_are_drawn() -> None:
     tables = supernet.tables(models.named_spec("cnn_s", (1, 20, 51), 12), published=True)
-    found = space_brackets("cnn_s", tables, stream(1))
-    assert len(found) == 4
-    assert found[-1].high == cheapest_and_dearest(tables)[1] < 0.7 * 1e6 * RECIPES["cnn_s"].edges[-1]
+    brackets = space_brackets("cnn_s", tables, stream(1))
+    assert len(brackets) == 4
+    assert brackets[-1].high == cheapest_and_dearest(tables)[1] < 0.7 * 1e6 * RECIPES["cnn_s"].edges[-1]
     assert len(space_brackets("a space of mine", tables, stream(1))) == len(Recipe().shares)
 
 
@@ -133,8 +133,8 @@ def test_masses_that_make_no_brackets(tiers: int, masses: dict[str, float], says
 
 def test_tiers_by_capacity_stay_within_it() -> None:
     brackets = between([1.0, 5.0, 10.0, 20.0])
-    own = tiers_by_capacity(np.array([0.1, 5.0, 9.9, 10.0, 19.0, 20.0, 1e9]), brackets)
-    assert own.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    tiers = tiers_by_capacity(np.array([0.1, 5.0, 9.9, 10.0, 19.0, 20.0, 1e9]), brackets)
+    assert tiers.tolist() == [0, 0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(("name", "clients"), [("cnn_l", 100), ("cnn_s", 2112), ("rnn_positions", 715)])
@@ -146,19 +146,19 @@ def test_a_job_of_a_named_space_starts_with_fedscales_devices(name: str, clients
     capacity = capacities(devices, "computation", smallest, local_steps=20, batch_size=10, reference_macs=3e8)
     params, everybody = FedorASParams(), np.ones(clients, dtype=bool)
     brackets = brackets_of(name, spec, params, 1)
-    own = tiers_of(name, spec, params, 1, brackets, capacity, everybody)
+    tiers = tiers_of(name, spec, params, 1, brackets, capacity, everybody)
     shares = np.array(RECIPES[name].shares)
-    assert np.abs(np.bincount(own, minlength=len(brackets)) - clients * shares).max() < 1
-    weakest = [capacity[own == tier].min() for tier in range(len(brackets))]
-    assert weakest == sorted(weakest) and own[capacity.argmax()] == len(brackets) - 1
+    assert np.abs(np.bincount(tiers, minlength=len(brackets)) - clients * shares).max() < 1
+    weakest = [capacity[tiers == tier].min() for tier in range(len(brackets))]
+    assert weakest == sorted(weakest) and tiers[capacity.argmax()] == len(brackets) - 1
     with pytest.raises(UserError, match=r"tier \d of \d has none of the"):
         tiers_of(name, spec, FedorASParams(allocation="capacity"), 1, brackets, capacity, everybody)
 
 
 @given(st.integers(8, 200), st.lists(st.floats(0.2, 1.0), min_size=1, max_size=5))
 def test_shares_are_kept_to_within_a_client(clients: int, shares: list[float]) -> None:
-    own = tiers_by_shares(np.random.default_rng(clients).permutation(clients), shares)
-    counts = np.bincount(own, minlength=len(shares))
+    tiers = tiers_by_shares(np.random.default_rng(clients).permutation(clients), shares)
+    counts = np.bincount(tiers, minlength=len(shares))
     assert counts.sum() == clients
     assert np.abs(counts - clients * np.array(shares) / sum(shares)).max() < 1 + 1e-9
 

@@ -19,18 +19,20 @@ SIZES = [10, 1, 35, 7, 200]
 
 def test_a_share_of_every_client_is_held_out_of_what_it_trains_on() -> None:
     rows = validation_rows(SIZES, 0.1, seed=3)
-    assert [len(own) for own in rows] == [1, 0, 4, 1, 20]
-    for client, (own, size) in enumerate(zip(rows, SIZES, strict=True), start=1):
+    assert [len(held_out) for held_out in rows] == [1, 0, 4, 1, 20]
+    for client, (held_out, size) in enumerate(zip(rows, SIZES, strict=True), start=1):
         trained, _ = hold_out(size, 0.1, 3, client)
-        assert sorted([*own.tolist(), *trained.tolist()]) == list(range(size))
+        assert sorted([*held_out.tolist(), *trained.tolist()]) == list(range(size))
 
 
 def test_a_fraction_of_the_whole_set_is_drawn() -> None:
     whole = validation_rows(SIZES, 0.5, seed=3)
     half = validation_rows(SIZES, 0.5, seed=3, fraction=0.5)
     assert sum(map(len, half)) == -(-sum(map(len, whole)) // 2)
-    assert all(set(own.tolist()) <= set(all_.tolist()) for own, all_ in zip(half, whole, strict=True))
-    assert [own.tolist() for own in half] == [own.tolist() for own in validation_rows(SIZES, 0.5, 3, fraction=0.5)]
+    assert all(set(held_out.tolist()) <= set(all_.tolist()) for held_out, all_ in zip(half, whole, strict=True))
+    assert [held_out.tolist() for held_out in half] == [
+        held_out.tolist() for held_out in validation_rows(SIZES, 0.5, 3, fraction=0.5)
+    ]
     with pytest.raises(UserError, match="fraction of the validation set is 0; it must be above 0"):
         validation_rows(SIZES, 0.1, 3, fraction=0.0)
 
@@ -60,7 +62,7 @@ def test_all_clients_together_judge_as_the_global_set_does(trained: tuple[supern
     module, paths = trained
     batches = data(80)
     central = path_figures(module, paths, lambda: batches)
-    by_client = np.stack([path_figures(module, paths, lambda own=own: [own]) for own in batches])  # type: ignore[misc]
+    by_client = np.stack([path_figures(module, paths, lambda batch=batch: [batch]) for batch in batches])  # type: ignore[misc]
     examples = np.full((len(batches), len(paths)), 16.0)
     assert mean_scores(by_client[:, :, 0], examples) == pytest.approx(central[:, 0] / 80)
     assert mean_scores(by_client[:, :, 2], examples) == pytest.approx(central[:, 2] / 80, rel=1e-5)
@@ -86,11 +88,11 @@ def test_judging_leaves_no_trace(trained: tuple[supernet.Searchable, list], reca
     module, paths = trained
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     batches = data(40)
-    found = path_figures(module, paths, lambda: batches, recalibrate=recalibrate)
+    figures = path_figures(module, paths, lambda: batches, recalibrate=recalibrate)
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert all(parameter.grad is None for parameter in module.parameters())
     alone = [path_figures(module, [path], lambda: batches, recalibrate=recalibrate)[0] for path in reversed(paths)]
-    assert (found == np.array(alone[::-1])).all()
+    assert (figures == np.array(alone[::-1])).all()
 
 
 def test_recalibrated_statistics_are_those_of_the_data_through_the_path(
@@ -110,7 +112,9 @@ def test_recalibrated_statistics_are_those_of_the_data_through_the_path(
     on_path = {f"layers.{layer}.{name}." for layer, name in enumerate(paths[0])}
     assert changed
     assert not [
-        name for name in changed if name.startswith("layers.") and not any(name.startswith(own) for own in on_path)
+        name
+        for name in changed
+        if name.startswith("layers.") and not any(name.startswith(prefix) for prefix in on_path)
     ]
     torch.testing.assert_close(inside["stem.bn.running_mean"].double(), stem.mean((0, 2, 3)), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(inside["stem.bn.running_var"].double(), stem.var((0, 2, 3)), rtol=1e-4, atol=1e-5)
@@ -135,7 +139,9 @@ def test_statistics_come_back_after_an_error(trained: tuple[supernet.Searchable,
 def test_recalibration_changes_what_is_found(trained: tuple[supernet.Searchable, list]) -> None:
     module, paths = trained
     batches = data(64)
-    losses = [path_figures(module, paths, lambda: batches, recalibrate=own)[:, 2] for own in (False, True)]
+    losses = [
+        path_figures(module, paths, lambda: batches, recalibrate=recalibrate)[:, 2] for recalibrate in (False, True)
+    ]
     assert (np.abs(losses[0] - losses[1]) > 0.1).all()
 
 
@@ -146,7 +152,7 @@ def test_recurrent_paths_have_no_statistics() -> None:
     symbols = torch.randint(0, 7, (12, 1, 1, 6), generator=torch.Generator().manual_seed(1)).float()
     batches = [(symbols, torch.arange(12) % 7)]
     paths = [("lstm", "zero", "identity", "zero"), ("gru", "linear", "qrnn", "identity")]
-    found = [path_figures(module, paths, lambda: batches, recalibrate=own) for own in (False, True)]
-    assert (found[0] == found[1]).all()
-    assert found[0].shape == (2, 3)
+    figures = [path_figures(module, paths, lambda: batches, recalibrate=recalibrate) for recalibrate in (False, True)]
+    assert (figures[0] == figures[1]).all()
+    assert figures[0].shape == (2, 3)
     assert path_figures(module, [], lambda: batches).shape == (0, 3)

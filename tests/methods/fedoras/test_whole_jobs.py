@@ -50,8 +50,8 @@ def run(job_file: Path, tmp_path: Path) -> Run:
 
 def test_rounds_belong_to_stages() -> None:
     plan = Plan(supernet=2, finetune=2, twin=1, tiers=2)
-    found = [(stage.name, stage.tier, stage.step) for stage in map(plan.at, range(1, plan.rounds + 1))]
-    assert found == [
+    stages = [(stage.name, stage.tier, stage.step) for stage in map(plan.at, range(1, plan.rounds + 1))]
+    assert stages == [
         ("supernet", 0, 1), ("supernet", 0, 2), ("search", 0, 1),
         ("finetune", 0, 1), ("finetune", 0, 2), ("finetune", 1, 1), ("finetune", 1, 2), ("twin", 0, 1), ("twin", 1, 1),
     ]  # fmt: skip
@@ -61,8 +61,8 @@ def test_rounds_belong_to_stages() -> None:
 
 def test_stages_follow_one_another(run: Run) -> None:
     seen: list[dict[str, Any]] = []
-    found, summary = run("whole", emit=seen.append)
-    rounds = found["rounds"]
+    result, summary = run("whole", emit=seen.append)
+    rounds = result["rounds"]
     whole = {SUPERNET: 6}
     assert [each["assignments"] for each in rounds] == [
         whole, whole, {}, {"tier1": 6}, {"tier2": rounds[4]["selected"]}, {"tier1_twin": 6},
@@ -76,29 +76,31 @@ def test_stages_follow_one_another(run: Run) -> None:
     assert [each["stage"] for each in stages] == ["supernet training", "search", "fine-tuning", "twins"]
     assert [each["rounds"] for each in stages] == [2, 1, 2, 2] and stages[1]["download_bytes"] == 0
     assert sum(each["download_bytes"] for each in stages) == summary["cost"]["download_bytes"]
-    for tier, own in enumerate(tiers):
-        spec, state = found["models"][f"tier{tier + 1}"]
-        assert [[name] for name in own["path"]] == [list(names) for names in spec["ops"]]
-        costs = budget_tables(found["models"][SUPERNET][0], ())
-        macs = path_macs(costs, costs.indices(own["path"])[None])[0] / 1e6
-        assert own["above_mmacs"] < macs <= own["budget_mmacs"] and own["mmacs"] == macs
-        assert own["search"]["judged"] <= 6 and 0 <= own["search"]["score"] <= 1
-        front = np.array(own["search"]["front"])
-        assert front[-1, 1] == own["search"]["score"] and (np.diff(front, axis=0) > 0).all()
-        assert 0 <= own["client_worst"] <= own["client_mean"] <= 1 and 0 <= own["accuracy"] <= 1
-        assert own["twin_accuracy"] is not None and math.isfinite(own["loss"])
-        twin = found["models"][f"tier{tier + 1}_twin"]
+    for tier, row in enumerate(tiers):
+        spec, state = result["models"][f"tier{tier + 1}"]
+        assert [[name] for name in row["path"]] == [list(names) for names in spec["ops"]]
+        costs = budget_tables(result["models"][SUPERNET][0], ())
+        macs = path_macs(costs, costs.indices(row["path"])[None])[0] / 1e6
+        assert row["above_mmacs"] < macs <= row["budget_mmacs"] and row["mmacs"] == macs
+        assert row["search"]["judged"] <= 6 and 0 <= row["search"]["score"] <= 1
+        front = np.array(row["search"]["front"])
+        assert front[-1, 1] == row["search"]["score"] and (np.diff(front, axis=0) > 0).all()
+        assert 0 <= row["client_worst"] <= row["client_mean"] <= 1 and 0 <= row["accuracy"] <= 1
+        assert row["twin_accuracy"] is not None and math.isfinite(row["loss"])
+        twin = result["models"][f"tier{tier + 1}_twin"]
         assert twin[0] == spec and any(not torch.equal(value, state[name]) for name, value in twin[1].items())
     assert rounds[3]["learning_rate"] == 0.01 and rounds[0]["learning_rate"] != 0.01
-    told = [event["what"] for event in seen if event["event"] == "progress"]
-    assert told[0].startswith("search of tier 1 of 2: ") and told[-1].startswith("search of tier 2 of 2: 6 of 6")
-    assert all("paths judged, best" in what for what in told)
+    progress = [event["what"] for event in seen if event["event"] == "progress"]
+    assert progress[0].startswith("search of tier 1 of 2: ") and progress[-1].startswith(
+        "search of tier 2 of 2: 6 of 6"
+    )
+    assert all("paths judged, best" in what for what in progress)
     assert [event["phase"] for event in seen if event["event"] == "round"] == [
         "supernet training", "supernet training", "search", "fine-tuning of tier 1", "fine-tuning of tier 2",
         "twins of tier 1", "twins of tier 2",
     ]  # fmt: skip
     check_how_even_accuracy_is(summary)
-    assert all(own["peak_mb"] > 0 and len(own["search"]["scores"]) == own["search"]["judged"] for own in tiers)
+    assert all(row["peak_mb"] > 0 and len(row["search"]["scores"]) == row["search"]["judged"] for row in tiers)
     assert summary["results"]["judging"] == []
     text = (Path(summary["log_dir"]) / "summary.md").read_text()
     assert "## Tiers" in text and "## Stages" in text and "| fine-tuning | 2 |" in text
@@ -110,15 +112,15 @@ def check_how_even_accuracy_is(summary: dict[str, Any]) -> None:
     assert [each["weights"] for each in fairness] == ["supernet", "random"]
     for each, suffix in zip(fairness, ("", "_twin"), strict=True):
         named = accuracy["named"]
-        own = [named[f"{key}{suffix}"]["per_client"][client] for client, key in enumerate(accuracy["served"])]
-        tested = np.array([value for value in own if value is not None])
+        accuracies = [named[f"{key}{suffix}"]["per_client"][client] for client, key in enumerate(accuracy["served"])]
+        tested = np.array([value for value in accuracies if value is not None])
         assert (each["mean"], each["worst"]) == (pytest.approx(tested.mean()), tested.min())
         assert each["std"] == pytest.approx(tested.std())
 
 
 def test_twins_may_be_trained_by_all_whatever_they_afford(run: Run) -> None:
-    found, _ = run("all", **{"fedoras.twin_clients": "all", "fedoras.finetune_rounds": 0, "rounds": 5})
-    assert [each["assignments"] for each in found["rounds"][3:]] == [{"tier1_twin": 6}, {"tier2_twin": 6}]
+    result, _ = run("all", **{"fedoras.twin_clients": "all", "fedoras.finetune_rounds": 0, "rounds": 5})
+    assert [each["assignments"] for each in result["rounds"][3:]] == [{"tier1_twin": 6}, {"tier2_twin": 6}]
 
 
 class Interrupted(Exception):
@@ -131,35 +133,35 @@ def test_a_job_that_is_interrupted_anywhere_ends_as_if_it_was_not(
 ) -> None:
     keys = {**keys, "fedoras.twin_rounds": 0, "rounds": 5}
     unbroken, summary = run("unbroken", num_executors=1, **keys)
-    kept, judged = [], FedorASAggregator._judged
+    judgements, judged = [], FedorASAggregator._judged
 
     def broken(self: Any, tier: int, search: Any) -> None:
         judged(self, tier, search)
-        kept.append((tier, search.generation, len(search.judged)))
-        if len(kept) in (1, 4):
+        judgements.append((tier, search.generation, len(search.judged)))
+        if len(judgements) in (1, 4):
             raise Interrupted
 
     monkeypatch.setattr(FedorASAggregator, "_judged", broken)
-    told = []
+    counts = []
     for resume in (False, True):
         with pytest.raises(Interrupted):
             run("broken", num_executors=2, resume=resume, **keys)
-        told.append(len(kept))
+        counts.append(len(judgements))
     resumed, ended = run("broken", num_executors=3, resume=True, **keys)
-    assert told == [1, 4] and len(kept) == len(set(kept)), "no generation is judged twice"
+    assert counts == [1, 4] and len(judgements) == len(set(judgements)), "no generation is judged twice"
     assert_equal(resumed, unbroken)
-    own = [summary["results"], ended["results"]]
-    for each in own:
+    results = [summary["results"], ended["results"]]
+    for each in results:
         for stage in each["stages"]:
             stage.pop("wall_s")
-    assert own[0] == own[1]
+    assert results[0] == results[1]
     if keys["fedoras.evaluation"] == "federated":
         check_what_federated_evaluation_costs(unbroken, summary)
 
 
-def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[str, Any]) -> None:
-    searched, stage = found["rounds"][2], summary["results"]["stages"][1]
-    whole = sum(value.nbytes for value in found["models"][SUPERNET][1].values())
+def check_what_federated_evaluation_costs(result: dict[str, Any], summary: dict[str, Any]) -> None:
+    searched, stage = result["rounds"][2], summary["results"]["stages"][1]
+    whole = sum(value.nbytes for value in result["models"][SUPERNET][1].values())
     generations = sum(each["search"]["generations"] for each in summary["results"]["tiers"])
     assert 0 < stage["download_bytes"] <= whole * 12 * generations
     assert searched["download_bytes"] == stage["download_bytes"] and searched["upload_bytes"] > 0
@@ -178,9 +180,9 @@ def check_what_federated_evaluation_costs(found: dict[str, Any], summary: dict[s
 @pytest.mark.parametrize("mode", ["oort", "pyramidfl"])
 def test_participants_may_be_chosen_by_what_they_bring(run: Run, mode: str) -> None:
     keys = {"sample_mode": mode, "num_participants": 3, "rounds": 5, "fedoras.twin_rounds": 0}
-    found, summary = run(mode, **keys)
-    assert [len(each["participants"]) for each in found["rounds"][:2]] == [3, 3]
-    assert not any(each["failed"] for each in found["rounds"]) and len(summary["results"]["tiers"]) == 2
+    result, summary = run(mode, **keys)
+    assert [len(each["participants"]) for each in result["rounds"][:2]] == [3, 3]
+    assert not any(each["failed"] for each in result["rounds"]) and len(summary["results"]["tiers"]) == 2
 
 
 def test_a_job_goes_on_between_stages(run: Run) -> None:

@@ -29,14 +29,14 @@ class Chain:
 @lru_cache(maxsize=1)
 def chain() -> Chain:
     spec = models.named_spec("nasbench201_base", SHAPE, CLASSES)
-    made = Chain([spec], [models.initial_state(spec, 1)], [Lineage()])
+    chain = Chain([spec], [models.initial_state(spec, 1)], [Lineage()])
     last_op: dict[str, str | None] = {}
     for selected, birth in zip((["c0"], ["c0"], ["c1", INSERTED]), BIRTHS[1:], strict=True):
         spec, state, steps = transform(
-            made.specs[-1], made.states[-1], selected, last_op, generator=np.random.default_rng(birth), next_cell_id=2
+            chain.specs[-1], chain.states[-1], selected, last_op, generator=np.random.default_rng(birth), next_cell_id=2
         )
         last_op.update({step.cell_id: step.op for step in steps})
-        made.specs.append(spec)
-        made.states.append(state)
-        made.lineage.append(Lineage(birth, 0, steps))
-    return made
+        chain.specs.append(spec)
+        chain.states.append(state)
+        chain.lineage.append(Lineage(birth, 0, steps))
+    return chain

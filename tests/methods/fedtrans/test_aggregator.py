@@ -18,8 +18,15 @@ def run(tiny_femnist: Path, folder: Path, **keys: Any) -> dict[str, Any]:
     conf = folder / "job.yml"
     conf.write_text("job_conf:\n  - data_set: femnist\n  - model: nasbench201_base\n  - batch_size: 5\n"
                     "  - filter_less: 0\n  - overcommitment: 1.0\n  - use_cuda: False\n")  # fmt: skip
-    given = {**JOB, "data_dir": str(tiny_femnist), "log_path": str(folder), "job_name": "j", "time_stamp": "t", **keys}
-    summary = fedscale_ext.run(conf, **given)
+    settings = {
+        **JOB,
+        "data_dir": str(tiny_femnist),
+        "log_path": str(folder),
+        "job_name": "j",
+        "time_stamp": "t",
+        **keys,
+    }
+    summary = fedscale_ext.run(conf, **settings)
     lines = (folder / "logs" / "j" / "t" / "internals.jsonl").read_text().splitlines()
     return {"summary": summary, "rounds": [json.loads(line) for line in lines]}
 
@@ -112,8 +119,8 @@ def check_doc(job: dict[str, Any], whose: Any, size: dict[str, int]) -> None:
     for entry in job["rounds"]:
         newest = len(entry["similarity"]) - 1
         if newest in entry["assignments"].values():
-            own = sorted(whose(entry, newest), key=int)
-            history.append(sum(entry["losses"][c] * size[c] for c in own) / sum(size[c] for c in own))
+            clients = sorted(whose(entry, newest), key=int)
+            history.append(sum(entry["losses"][c] * size[c] for c in clients) / sum(size[c] for c in clients))
         if len(history) < 3:
             assert entry["doc"] is None
         else:

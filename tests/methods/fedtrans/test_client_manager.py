@@ -62,10 +62,10 @@ def test_only_compatible_models_are_drawn_whatever_the_utilities(table, seed):
 
 def test_sampling_frequencies_follow_the_probabilities():
     clients = np.arange(1, 4001)
-    wanted = np.array([0.1, 0.0, 0.65, 0.25])
-    chosen = sample_models(np.tile(wanted, (len(clients), 1)), clients, 1, 1)
+    probabilities = np.array([0.1, 0.0, 0.65, 0.25])
+    chosen = sample_models(np.tile(probabilities, (len(clients), 1)), clients, 1, 1)
     seen = np.bincount(chosen, minlength=4) / len(clients)
-    np.testing.assert_allclose(seen, wanted, atol=4 * np.sqrt(0.25 / len(clients)))
+    np.testing.assert_allclose(seen, probabilities, atol=4 * np.sqrt(0.25 / len(clients)))
     assert seen[1] == 0
 
 
@@ -159,7 +159,7 @@ def test_served_is_the_plain_argmax_with_its_ties(data):
     macs = data.draw(st.lists(st.sampled_from([10, 20, 30]), min_size=shape[1], max_size=shape[1]))
     for ties, sign in (("largest", -1), ("smallest", 1)):
         plain = [
-            min(np.flatnonzero(fits), key=lambda k, own=own, sign=sign: (-own[k], sign * macs[k], k))
-            for own, fits in zip(utilities, allowed, strict=True)
+            min(np.flatnonzero(fits), key=lambda k, row=row, sign=sign: (-row[k], sign * macs[k], k))
+            for row, fits in zip(utilities, allowed, strict=True)
         ]
         assert served(utilities, allowed, macs, ties).tolist() == plain

@@ -168,11 +168,11 @@ def test_inserted_cells_and_counters() -> None:
     states = [trained(state, "t", j) for j, state in enumerate(chain().states)]
     result = mixed(2, states)
     for name, value in result.items():
-        own = torch.equal(value, states[2][name])
+        unchanged = torch.equal(value, states[2][name])
         if cell_of(name) == INSERTED:
-            assert own, name  # no counterpart: own weights alone
+            assert unchanged, name  # no counterpart: own weights alone
         elif value.is_floating_point():
-            assert not own, name  # BatchNorm's buffers are mixed like weights
+            assert not unchanged, name  # BatchNorm's buffers are mixed like weights
         else:
             assert value.dtype == torch.int64
 
@@ -259,4 +259,4 @@ def test_arguments_are_left_as_they_were() -> None:
     for switches in ({}, {"align": "prefix"}, {"normalise": "literal"}, {"l2s": True}):
         for j in range(4):
             mixed(j, states, params=FedTransParams(**switches))  # type: ignore[arg-type]
-    assert all(equal(state, kept) for state, kept in zip(states, before, strict=True))
+    assert all(equal(state, copy) for state, copy in zip(states, before, strict=True))

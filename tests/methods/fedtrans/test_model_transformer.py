@@ -222,8 +222,8 @@ def test_what_is_kept_between_lifts_is_what_a_first_lift_draws():
     anew, _ = lift(BASE, state, steps)
     assert steps[0].op == "deepen" and again.keys() == anew.keys() == models.initial_state(child, 1).keys()
     assert list(again) == list(anew) and all(torch.equal(again[name], anew[name]) for name in anew)
-    kept, _ = lift(BASE, state, steps)
-    assert all(torch.equal(kept[name], anew[name]) for name in anew)
+    cached, _ = lift(BASE, state, steps)
+    assert all(torch.equal(cached[name], anew[name]) for name in anew)
 
 
 def test_cells_alternate_beginning_with_widen():

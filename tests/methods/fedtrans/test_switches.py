@@ -16,12 +16,12 @@ from ..harness import equal, play, pool_states, server
 LOSSES = {client: 1.0 + 0.1 * client for client in range(1, 7)}
 
 
-def made(**switches: Any) -> Any:
+def new_aggregator(**switches: Any) -> Any:
     return server(FedTransAggregator, "fedtrans", **{"gamma": 1, "delta": 1, "beta": 1e9, **switches})
 
 
 def grown(rounds: int, **switches: Any) -> tuple[Any, list[dict[str, Any]]]:
-    one = made(**switches)
+    one = new_aggregator(**switches)
     return one, [play(one, number, LOSSES) for number in range(1, rounds + 1)]
 
 
@@ -55,12 +55,12 @@ def test_cell_selection_at_random_does_not_follow_activeness() -> None:
     active = {"c0": 0.1, "c1": 1.0, "c2": 0.2, "c3": 0.3}
     picks = {}
     for selection in ("activeness", "random"):
-        one = made(cell_selection=selection)
+        one = new_aggregator(cell_selection=selection)
         one.active.append(active)
         picks[selection] = {tuple(one._select_cells(number)) for number in range(40)}
     assert picks["activeness"] == {("c1",)}
     assert picks["random"] == {("c0",), ("c1",), ("c2",), ("c3",)}
-    one = made(cell_selection="random", alpha=0.25)  # which two cells reach
+    one = new_aggregator(cell_selection="random", alpha=0.25)  # which two cells reach
     one.active.append(active)
     assert {len(one._select_cells(number)) for number in range(40)} == {2}
 
@@ -84,7 +84,7 @@ def test_a_child_copies_its_parents_utilities_and_the_parents_history_is_not_its
 
 @pytest.mark.parametrize(("doc_loss", "expected"), [("newest", [(20 * 1.2 + 40 * 1.4) / 60]), ("all", [1.4333333])])
 def test_doc_loss(doc_loss: str, expected: list[float]) -> None:
-    one = made(doc_loss=doc_loss, gamma=9)
+    one = new_aggregator(doc_loss=doc_loss, gamma=9)
     one.pool.add("m1", one.pool["m0"].spec, one.pool["m0"].state)
     one.lineages.append(one.lineages[0])
     one.losses.append([])
@@ -97,7 +97,7 @@ def test_doc_loss(doc_loss: str, expected: list[float]) -> None:
 
 
 def test_cap_quantile_and_the_end_of_growing() -> None:
-    base = made().pool["m0"].cost.forward_macs
+    base = new_aggregator().pool["m0"].cost.forward_macs
     capacity = [base] * 5 + [base * 1000]
     grows, _ = grown(2, capacity=capacity)
     assert len(grows.pool) == 2
@@ -107,8 +107,8 @@ def test_cap_quantile_and_the_end_of_growing() -> None:
 
 
 def test_a_child_need_only_fit_clients_that_may_train() -> None:
-    base = made().pool["m0"].cost.forward_macs
-    one = made(capacity=[base] * 5 + [base * 1000])
+    base = new_aggregator().pool["m0"].cost.forward_macs
+    one = new_aggregator(capacity=[base] * 5 + [base * 1000])
     one.eligible[5] = False
     for number in (1, 2):
         play(one, number, LOSSES, participants=[1, 2, 3, 4, 5])
@@ -116,27 +116,27 @@ def test_a_child_need_only_fit_clients_that_may_train() -> None:
 
 
 def test_stop_converged() -> None:
-    base = made().pool["m0"].cost.forward_macs
+    base = new_aggregator().pool["m0"].cost.forward_macs
     one, _ = grown(2, capacity=[base] * 6, stop="converged")
     assert "converged" in one.finished(2)
-    falling = made(capacity=[base] * 6, stop="converged", beta=0.003)
+    falling = new_aggregator(capacity=[base] * 6, stop="converged", beta=0.003)
     falling.exhausted, falling.losses = True, [[3.0, 2.0]]
     assert falling.finished(2) is None
 
 
 def test_stop_accuracy_after_rounds_without_gain() -> None:
-    one = made(stop="accuracy", stop_rounds=10, stop_gain=0.01)
+    one = new_aggregator(stop="accuracy", stop_rounds=10, stop_gain=0.01)
     one.history = [with_accuracy(10, 0.5), with_accuracy(20, 0.505)]
     assert "0.01 over 10 rounds" in one.finished(21)
     assert one.finished(31) is None  # nothing was tested since
     one.history.insert(1, with_accuracy(13, 0.6))  # the last round of a job that was resumed with more rounds
     assert "0.01 over 10 rounds" in one.finished(21) and one.finished(24) == one.finished(21)
-    short = made(stop="accuracy", stop_rounds=2)
+    short = new_aggregator(stop="accuracy", stop_rounds=2)
     short.history = [with_accuracy(10, 0.5)]
     assert short.finished(15) is None
     one.history = [with_accuracy(10, 0.5), with_accuracy(20, 0.52)]
     assert one.finished(21) is None
-    assert made().finished(10**6) is None
+    assert new_aggregator().finished(10**6) is None
 
 
 def test_ties_and_rounds_before_serving() -> None:
@@ -156,14 +156,14 @@ def test_server_optimizers_leave_buffers_and_activeness_to_the_clients_mean() ->
 
 def test_prox_mu_is_the_clients_objective_and_nothing_else() -> None:
     clients = np.array([1, 4])
-    assert [dict(item.overrides) for item in made().assign(1, clients)] == [{}, {}]
-    assert [dict(item.overrides) for item in made(prox_mu=0.3).assign(1, clients)] == [{"prox_mu": 0.3}] * 2
+    assert [dict(item.overrides) for item in new_aggregator().assign(1, clients)] == [{}, {}]
+    assert [dict(item.overrides) for item in new_aggregator(prox_mu=0.3).assign(1, clients)] == [{"prox_mu": 0.3}] * 2
     (plain, rounds), (prox, same) = grown(4), grown(4, prox_mu=0.3)
     assert rounds == same
     assert all(equal(state, pool_states(prox)[key]) for key, state in pool_states(plain).items())
     for wrong in (-0.1, float("nan")):
         with pytest.raises(UserError, match=r"fedtrans.prox_mu"):
-            made(prox_mu=wrong)
+            new_aggregator(prox_mu=wrong)
 
 
 def test_the_similarity_switch_leaves_the_choice_of_models_alone() -> None:
@@ -183,7 +183,7 @@ def test_a_resumed_server_goes_on_bit_for_bit(switches: dict[str, Any]) -> None:
     def losses(number: int) -> dict[int, float]:  # who is above the others changes
         return {client: 1.0 + (client * number) % 7 / 10 for client in range(1, 7)}
 
-    unbroken, resumed = made(T=1, **switches), made(T=1, **switches)
+    unbroken, resumed = new_aggregator(T=1, **switches), new_aggregator(T=1, **switches)
     for number in range(1, 6):
         play(unbroken, number, losses(number))
     tensors, data = unbroken.state()

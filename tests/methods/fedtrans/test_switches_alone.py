@@ -105,9 +105,9 @@ def plain(*beside: tuple[str, Any]) -> Trace:
 def test_it_acts_first_where_it_should_and_moves_nothing_else(
     name: str, value: Any, beside: dict[str, Any], first: tuple[int, str], moved: set[str]
 ) -> None:
-    found = departures(plain(*beside.items()), traced(**{**beside, name: value}))
-    assert found[0] == first
-    assert {place for _, place in found} <= moved
+    differences = departures(plain(*beside.items()), traced(**{**beside, name: value}))
+    assert differences[0] == first
+    assert {what for _, what in differences} <= moved
 
 
 def test_the_table_has_every_switch() -> None:

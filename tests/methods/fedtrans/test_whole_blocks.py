@@ -111,12 +111,12 @@ def test_the_default_widens_inner_channels_and_draws_as_before() -> None:
 @pytest.mark.parametrize(("widen", "outputs"), [("cell", False), ("block", True)])
 def test_a_job_grows_as_it_is_asked_to(widen: str, outputs: bool) -> None:
     keys = {"gamma": 1, "delta": 1, "beta": 1e9, "alpha": 0.0, "widen": widen}
-    made = server(FedTransAggregator, "fedtrans", model="resnet18_speech", shape=(1, 20, 20), **keys)
+    aggregator = server(FedTransAggregator, "fedtrans", model="resnet18_speech", shape=(1, 20, 20), **keys)
     for number in (1, 2):
-        play(made, number, dict.fromkeys(range(1, 7), 1.0))
-    steps = [step for lineage in made.lineages for step in lineage.steps]
-    assert len(made.pool) == 2 and any(step.output for step in steps) == outputs
-    assert any("(output)" in step for step in made.lineage()["m1"]["steps"]) == outputs
+        play(aggregator, number, dict.fromkeys(range(1, 7), 1.0))
+    steps = [step for lineage in aggregator.lineages for step in lineage.steps]
+    assert len(aggregator.pool) == 2 and any(step.output for step in steps) == outputs
+    assert any("(output)" in step for step in aggregator.lineage()["m1"]["steps"]) == outputs
 
 
 @pytest.mark.parametrize("model", ["nasbench201_base", "vit_small"])

@@ -40,24 +40,24 @@ WIDTHS = (4, 6, 8, 10)
 
 def shapes(exits: int = 3, classes: int = 5) -> dict[str, tuple[int, ...]]:
     """A VGG-like multi-exit model's state: two convolutions and norms per block, a linear layer per exit."""
-    found: dict[str, tuple[int, ...]] = {"common.conv1.weight": (WIDTHS[0], 3, 3, 3)}
+    tensors: dict[str, tuple[int, ...]] = {"common.conv1.weight": (WIDTHS[0], 3, 3, 3)}
     for block in range(1, exits + 1):
         inputs, outputs = WIDTHS[block - 1], WIDTHS[block]
         for j, channels in ((1, inputs), (2, outputs)):
-            found[f"block{block}.conv{j}.weight"] = (outputs, channels, 3, 3)
+            tensors[f"block{block}.conv{j}.weight"] = (outputs, channels, 3, 3)
             for leaf in ("weight", "bias", "running_mean", "running_var"):
-                found[f"block{block}.bn{j}.{leaf}"] = (outputs,)
-            found[f"block{block}.bn{j}.num_batches_tracked"] = ()
-        found[f"exit{block}.linear.weight"] = (classes, outputs * 4)
-        found[f"exit{block}.linear.bias"] = (classes,)
-    return found
+                tensors[f"block{block}.bn{j}.{leaf}"] = (outputs,)
+            tensors[f"block{block}.bn{j}.num_batches_tracked"] = ()
+        tensors[f"exit{block}.linear.weight"] = (classes, outputs * 4)
+        tensors[f"exit{block}.linear.bias"] = (classes,)
+    return tensors
 
 
 def state(exits: int, seed: int, near: float = 0.05) -> dict[str, torch.Tensor]:
     """A client's state: what all have in common and a little of its own."""
-    shared, own = torch.Generator().manual_seed(7), torch.Generator().manual_seed(seed)
+    shared, personal = torch.Generator().manual_seed(7), torch.Generator().manual_seed(seed)
     full = {}
     for name, shape in shapes(3).items():
-        value = torch.randn(shape, generator=shared) * 0.3 + near * torch.randn(shape, generator=own)
+        value = torch.randn(shape, generator=shared) * 0.3 + near * torch.randn(shape, generator=personal)
         full[name] = value.abs() + 0.1 if name.endswith("running_var") else value
     return {name: full[name] for name in shapes(exits)}

@@ -23,42 +23,44 @@ MACS = [models.cost(prefix(SPEC, exits)).forward_macs for exits in (1, 2, 3)]
 
 
 def hypemefed(**keys: Any) -> Any:
-    given = {"model": "multi_exit_vgg_small", "hidden": 8, "epochs": 2, "levels": "capacity", **keys}
+    params = {"model": "multi_exit_vgg_small", "hidden": 8, "epochs": 2, "levels": "capacity", **keys}
     if "groups" in keys and "levels" not in keys:
-        del given["levels"]
-    capacity = given.pop("capacity", [MACS[0], MACS[0], MACS[1], MACS[1], MACS[2], MACS[2]])
-    return server(HypeMeFedAggregator, "hypemefed", shape=SHAPE, capacity=capacity, **given)
+        del params["levels"]
+    capacity = params.pop("capacity", [MACS[0], MACS[0], MACS[1], MACS[1], MACS[2], MACS[2]])
+    return server(HypeMeFedAggregator, "hypemefed", shape=SHAPE, capacity=capacity, **params)
 
 
-def states_of(made: Any, round: int, items: Any) -> dict[int, State]:
-    return {item.client: trained(made.pool[item.model].state, round, item.client) for item in items}
+def states_of(aggregator: Any, round: int, items: Any) -> dict[int, State]:
+    return {item.client: trained(aggregator.pool[item.model].state, round, item.client) for item in items}
 
 
-def play(made: Any, round: int, participants: list[int] | None = None) -> dict[int, State]:
+def play(aggregator: Any, round: int, participants: list[int] | None = None) -> dict[int, State]:
     """One round of the hooks; the clients' states."""
-    items = made.assign(round, np.array(participants or range(1, made.task.num_clients + 1)))
-    states = states_of(made, round, items)
-    updates = updates_for(made, round, items)
+    items = aggregator.assign(round, np.array(participants or range(1, aggregator.task.num_clients + 1)))
+    states = states_of(aggregator, round, items)
+    updates = updates_for(aggregator, round, items)
     for update in updates:
-        made.collect(round, update, states[update.client])
-    made.aggregate(round, updates, {})
+        aggregator.collect(round, update, states[update.client])
+    aggregator.aggregate(round, updates, {})
     return states
 
 
-def learn(made: Any, round: int, states: list[State]) -> None:
+def learn(aggregator: Any, round: int, states: list[State]) -> None:
     """Train the hypernetworks as the round does: each epoch takes the clients in an order of its own."""
-    made.hypernetworks.train(states, lambda target: stream(made.seed, round, "order of samples", target))
+    aggregator.hypernetworks.train(states, lambda target: stream(aggregator.seed, round, "order of samples", target))
 
 
-def whole(made: Any) -> State:
-    return {name: tensor.clone() for name, tensor in made.pool[made.whole].state.items()}
+def whole(aggregator: Any) -> State:
+    return {name: tensor.clone() for name, tensor in aggregator.pool[aggregator.whole].state.items()}
 
 
-def mean_by_hand(made: Any, old: State, states: dict[int, State], more: dict[int, State], share: float = 1.0) -> State:
+def mean_by_hand(
+    aggregator: Any, old: State, states: dict[int, State], more: dict[int, State], share: float = 1.0
+) -> State:
     """Each client's own layers, and what stands for those that it lacks, weighted by samples."""
-    own = [(state, dict.fromkeys(state), 10.0 * client) for client, state in states.items()]
+    local = [(state, dict.fromkeys(state), 10.0 * client) for client, state in states.items()]
     made_up = [(state, dict.fromkeys(state), share * 10.0 * client) for client, state in more.items()]
-    return count_mean(old, own + made_up)
+    return count_mean(old, local + made_up)
 
 
 def equal(a: State, b: State) -> bool:
@@ -66,23 +68,28 @@ def equal(a: State, b: State) -> bool:
 
 
 def test_clients_train_and_are_served_the_prefix_that_they_afford() -> None:
-    made = hypemefed()
-    items = made.assign(1, np.arange(1, 7))
+    aggregator = hypemefed()
+    items = aggregator.assign(1, np.arange(1, 7))
     assert [item.model for item in items] == ["exit1", "exit1", "exit2", "exit2", "exit3", "exit3"]
-    assert list(made.evaluation_plan().serve) == [item.model for item in items]
-    assert made.evaluation_plan().named == {"global": "exit3"}
-    assert set(made.pool["exit1"].state) == {n for n in whole(made) if n.startswith(("common", "block1", "exit1"))}
-    assert made.smallest_spec() == prefix(SPEC, 1)
-    assert made.selection_groups().tolist() == [2, 2, 1, 1, 0, 0] and hypemefed(strata=False).selection_groups() is None
+    assert list(aggregator.evaluation_plan().serve) == [item.model for item in items]
+    assert aggregator.evaluation_plan().named == {"global": "exit3"}
+    assert set(aggregator.pool["exit1"].state) == {
+        n for n in whole(aggregator) if n.startswith(("common", "block1", "exit1"))
+    }
+    assert aggregator.smallest_spec() == prefix(SPEC, 1)
+    assert (
+        aggregator.selection_groups().tolist() == [2, 2, 1, 1, 0, 0]
+        and hypemefed(strata=False).selection_groups() is None
+    )
 
 
 def test_groups_put_the_weakest_on_the_first_exit() -> None:
-    made = hypemefed(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
-    models_of = [item.model for item in made.assign(1, np.arange(1, 7))]
+    aggregator = hypemefed(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
+    models_of = [item.model for item in aggregator.assign(1, np.arange(1, 7))]
     assert models_of == ["exit2", "exit3", "exit1", "exit1", "exit3", "exit1"]
-    notices = [event["message"] for event in made.events]
+    notices = [event["message"] for event in aggregator.events]
     assert "4 clients train a level that is beyond their capacity, as the sizes of levels ask" in notices
-    assert made.beyond_capacity == 4  # nobody's first exit is that cheap
+    assert aggregator.beyond_capacity == 4  # nobody's first exit is that cheap
     assert any("they would train what the sizes of levels give them all the same: 1, 3, 4, 6" in one for one in notices)
 
 
@@ -90,19 +97,19 @@ def test_groups_put_the_weakest_on_the_first_exit() -> None:
 def test_generated_layers_land_in_the_model(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """The public code assigns them to a temporary: there the last lines would find the mean of deep clients alone."""
     monkeypatch.setattr("fedscale_ext.methods.hypemefed.aggregator._AT_ONCE", at_once)
-    made, twin = hypemefed(), hypemefed()
-    old = whole(made)
-    states = play(made, 1)
-    layers = made._layers()
+    aggregator, twin = hypemefed(), hypemefed()
+    old = whole(aggregator)
+    states = play(aggregator, 1)
+    layers = aggregator._layers()
     held = [{name: state[name] for name in layers if name in state} for state in states.values()]
     learn(twin, 1, held)
     generated = dict(zip(states, twin.hypernetworks.generate(held), strict=True))
     assert set(generated[1]) == {"block2.conv1.weight", "block3.conv1.weight"} and not generated[5]
-    assert equal(whole(made), mean_by_hand(made, old, states, generated))
-    alone = mean_by_hand(made, old, states, {})
-    assert not torch.equal(whole(made)["block3.conv1.weight"], alone["block3.conv1.weight"])
-    kept = {name for name in alone if torch.equal(whole(made)[name], alone[name])}
-    assert set(alone) - kept == set(generated[1])  # BatchNorm and exits: those who trained them
+    assert equal(whole(aggregator), mean_by_hand(aggregator, old, states, generated))
+    alone = mean_by_hand(aggregator, old, states, {})
+    assert not torch.equal(whole(aggregator)["block3.conv1.weight"], alone["block3.conv1.weight"])
+    unchanged = {name for name in alone if torch.equal(whole(aggregator)[name], alone[name])}
+    assert set(alone) - unchanged == set(generated[1])  # BatchNorm and exits: those who trained them
 
 
 def test_what_stands_for_missing_layers() -> None:
@@ -110,29 +117,29 @@ def test_what_stands_for_missing_layers() -> None:
     beyond = [name for name in old if name.startswith(("block2", "block3")) and old[name].dim() > 1]
     assert beyond == ["block2.conv1.weight", "block3.conv1.weight"]
     for missing in ("trained", "stale", "random"):
-        made = hypemefed(missing=missing)
-        states = play(made, 1)
+        aggregator = hypemefed(missing=missing)
+        states = play(aggregator, 1)
         # stale: BatchNorm and exits too, as in the public code, whose clients send the whole network back
         lacks = {c: {name: old[name] for name in old if name not in state} for c, state in states.items()}
-        expected = mean_by_hand(made, old, states, lacks if missing == "stale" else {})
+        expected = mean_by_hand(aggregator, old, states, lacks if missing == "stale" else {})
         assert {len(each) > 0 for c, each in lacks.items() if c < 5} == {True} and not lacks[6]
-        differs = [name for name in old if not torch.equal(whole(made)[name], expected[name])]
+        differs = [name for name in old if not torch.equal(whole(aggregator)[name], expected[name])]
         assert differs == ([] if missing != "random" else beyond)
-        assert made.state() == ({}, {})
-    made = hypemefed(missing="random")
-    play(made, 1)
-    first = made._internal_states["generated/1"]
-    play(made, 2)
+        assert aggregator.state() == ({}, {})
+    aggregator = hypemefed(missing="random")
+    play(aggregator, 1)
+    first = aggregator._internal_states["generated/1"]
+    play(aggregator, 2)
     assert first.keys() == set(beyond) and not torch.equal(first[beyond[0]], old[beyond[0]])
-    assert not equal(made._internal_states["generated/1"], first)  # drawn anew in each round
+    assert not equal(aggregator._internal_states["generated/1"], first)  # drawn anew in each round
 
 
 @pytest.mark.parametrize("how", [{"generate": "+bn+fc"}, {"generate": "+bn"}, {"variant": "naive"}, {"loss": "factors"},
                                  {"weighted": False}, {"precision": "bfloat16"}])  # fmt: skip
 def test_whatever_is_generated_lands_in_the_model(how: dict[str, Any]) -> None:
-    made, twin = hypemefed(**how), hypemefed(**how)
-    old = whole(made)
-    states = play(made, 1)
+    aggregator, twin = hypemefed(**how), hypemefed(**how)
+    old = whole(aggregator)
+    states = play(aggregator, 1)
     learn(twin, 1, list(states.values()))
     generated = dict(zip(states, twin.hypernetworks.generate(list(states.values())), strict=True))
     kinds = {name.rsplit(".", 1)[1] for name in generated[1]} | {name[:5] for name in generated[1]}
@@ -140,17 +147,17 @@ def test_whatever_is_generated_lands_in_the_model(how: dict[str, Any]) -> None:
     assert ("exit2" in kinds) == ("fc" in how.get("generate", ""))
     ones = [(s, dict.fromkeys(s), 1.0 if "weighted" in how else 10.0 * c)
             for each in (states, generated) for c, s in each.items()]  # fmt: skip
-    assert equal(whole(made), count_mean(old, ones))
+    assert equal(whole(aggregator), count_mean(old, ones))
 
 
 def test_generated_weight_and_warmup() -> None:
-    made, twin, off = hypemefed(generated_weight=0.3), hypemefed(), hypemefed(missing="trained")
-    old = whole(made)
-    states = play(made, 1)
-    held = [{name: state[name] for name in made._layers() if name in state} for state in states.values()]
+    aggregator, twin, off = hypemefed(generated_weight=0.3), hypemefed(), hypemefed(missing="trained")
+    old = whole(aggregator)
+    states = play(aggregator, 1)
+    held = [{name: state[name] for name in aggregator._layers() if name in state} for state in states.values()]
     learn(twin, 1, held)
     generated = dict(zip(states, twin.hypernetworks.generate(held), strict=True))
-    assert equal(whole(made), mean_by_hand(made, old, states, generated, share=0.3))
+    assert equal(whole(aggregator), mean_by_hand(aggregator, old, states, generated, share=0.3))
     warm = hypemefed(warmup=0.5, rounds=4)
     for round in (1, 2):
         play(warm, round), play(off, round)
@@ -161,51 +168,55 @@ def test_generated_weight_and_warmup() -> None:
 
 
 def test_a_round_without_a_deep_client_goes_on() -> None:
-    made = hypemefed()
-    old = whole(made)
-    play(made, 1, [1, 2, 3])  # nobody trains block 3, and no network for it was ever trained
-    new = whole(made)
+    aggregator = hypemefed()
+    old = whole(aggregator)
+    play(aggregator, 1, [1, 2, 3])  # nobody trains block 3, and no network for it was ever trained
+    new = whole(aggregator)
     for name, tensor in old.items():
         moved = name.startswith(("common", "block1", "exit1", "block2", "exit2"))
         assert torch.equal(new[name], tensor) != moved
-    play(made, 2)
-    before = whole(made)
-    play(made, 3, [1, 2, 3])  # now one generates it for them
-    changed = [name for name in before if not torch.equal(before[name], whole(made)[name]) and "3." in name[:7]]
+    play(aggregator, 2)
+    before = whole(aggregator)
+    play(aggregator, 3, [1, 2, 3])  # now one generates it for them
+    changed = [name for name in before if not torch.equal(before[name], whole(aggregator)[name]) and "3." in name[:7]]
     assert changed == ["block3.conv1.weight"]
 
 
 def test_hypernetworks_that_diverge_are_told_and_generate_nothing() -> None:
-    made, off = hypemefed(lr=1e20), hypemefed(missing="trained")
-    play(made, 1), play(off, 1)
-    notices = [event["message"] for event in made.events]
+    aggregator, off = hypemefed(lr=1e20), hypemefed(missing="trained")
+    play(aggregator, 1), play(off, 1)
+    notices = [event["message"] for event in aggregator.events]
     names = "block2.conv1, block3.conv1"
     assert f"round 1: hypernetworks that diverged are as they were before it: {names}; lower hypemefed.lr" in notices
-    assert equal(whole(made), whole(off))
+    assert equal(whole(aggregator), whole(off))
 
 
 def test_without_multi_exit_each_client_trains_its_last_exit_alone() -> None:
-    made = hypemefed(multi_exit=False)
-    assert [model.key for model in made.pool] == ["global", "exit3", "exit2", "exit1"]
-    exits = {key: {name[:5] for name in made.pool[key].state if name.startswith("exit")} for key in made.keys}
+    aggregator = hypemefed(multi_exit=False)
+    assert [model.key for model in aggregator.pool] == ["global", "exit3", "exit2", "exit1"]
+    exits = {
+        key: {name[:5] for name in aggregator.pool[key].state if name.startswith("exit")} for key in aggregator.keys
+    }
     assert exits == {"exit3": {"exit3"}, "exit2": {"exit2"}, "exit1": {"exit1"}}
-    old = whole(made)
-    play(made, 1)
-    assert all(not torch.equal(old[f"exit{e}.linear.weight"], whole(made)[f"exit{e}.linear.weight"]) for e in (1, 2, 3))
+    old = whole(aggregator)
+    play(aggregator, 1)
+    assert all(
+        not torch.equal(old[f"exit{e}.linear.weight"], whole(aggregator)[f"exit{e}.linear.weight"]) for e in (1, 2, 3)
+    )
 
 
 @pytest.mark.parametrize("sample_order", ["shuffled", "fixed"])
 def test_samples_are_learned_in_an_order_that_internals_tell(sample_order: str) -> None:
     """The public code's loader shuffles them anew in each epoch."""
-    made, twin, other = (hypemefed(sample_order=sample_order, epochs=6) for _ in range(3))
-    play(made, 1, [4, 5, 6, 3]), play(twin, 1, [4, 5, 6, 3])
-    orders = made._internals["hypernetwork_orders"]
+    aggregator, twin, other = (hypemefed(sample_order=sample_order, epochs=6) for _ in range(3))
+    play(aggregator, 1, [4, 5, 6, 3]), play(twin, 1, [4, 5, 6, 3])
+    orders = aggregator._internals["hypernetwork_orders"]
     assert sorted(orders["block2.conv1"][0]) == [3, 4, 5, 6] and sorted(orders["block3.conv1"][0]) == [5, 6]
     distinct = {tuple(order) for order in orders["block2.conv1"]}
     assert len(orders["block2.conv1"]) == 6 and (len(distinct) > 1) == (sample_order == "shuffled")
     if sample_order == "fixed":
-        assert distinct == {tuple(made._internals["samples"])}
-    assert twin._internals["hypernetwork_orders"] == orders and equal(whole(made), whole(twin))
+        assert distinct == {tuple(aggregator._internals["samples"])}
+    assert twin._internals["hypernetwork_orders"] == orders and equal(whole(aggregator), whole(twin))
     play(other, 2, [4, 5, 6, 3])
     assert (other._internals["hypernetwork_orders"] != orders) == (sample_order == "shuffled")
 
@@ -215,42 +226,42 @@ def norm(tensor: torch.Tensor) -> float:
 
 
 def test_generated_layers_are_scaled_to_the_norm_of_trained_ones() -> None:
-    made, plain = hypemefed(rescale=True), hypemefed(rescale=False)
+    aggregator, plain = hypemefed(rescale=True), hypemefed(rescale=False)
     for round in (1, 2):
-        states = play(made, round)
+        states = play(aggregator, round)
         name = "block3.conv1.weight"
         expected = (50 * norm(states[5][name]) + 60 * norm(states[6][name])) / 110  # weighted by samples
         for client in (1, 2, 3, 4):
-            generated = made._internal_states[f"generated/{client}"][name]
+            generated = aggregator._internal_states[f"generated/{client}"][name]
             assert norm(generated) == pytest.approx(expected, rel=1e-5)
     play(plain, 1)
     assert norm(plain._internal_states["generated/1"][name]) != pytest.approx(expected, rel=1e-2)
-    before = whole(made)
-    play(made, 3, [1, 2])  # nobody trains the layers: they keep the norm of the round's start
+    before = whole(aggregator)
+    play(aggregator, 3, [1, 2])  # nobody trains the layers: they keep the norm of the round's start
     for name in ("block2.conv1.weight", "block3.conv1.weight"):
-        assert norm(made._internal_states["generated/1"][name]) == pytest.approx(norm(before[name]), rel=1e-5)
+        assert norm(aggregator._internal_states["generated/1"][name]) == pytest.approx(norm(before[name]), rel=1e-5)
 
 
 @pytest.mark.parametrize("keys", [{}, {"rescale": True}])
 def test_generated_layers_of_ten_exits_are_scaled_where_asked_for_alone(keys: dict[str, bool]) -> None:
     ten = models.named_spec("multi_exit_cnn10", SHAPE, CLASSES)
     capacity = [models.cost(prefix(ten, exits)).forward_macs for exits in (2, 2, 3, 3, 10, 10)]
-    made = hypemefed(model="multi_exit_cnn10", capacity=capacity, **keys)
-    states = play(made, 1)
+    aggregator = hypemefed(model="multi_exit_cnn10", capacity=capacity, **keys)
+    states = play(aggregator, 1)
     name = "block10.conv1.weight"
     expected = (50 * norm(states[5][name]) + 60 * norm(states[6][name])) / 110
-    found = norm(made._internal_states["generated/1"][name])
-    assert (found == pytest.approx(expected, rel=1e-4)) == bool(keys)
+    generated_norm = norm(aggregator._internal_states["generated/1"][name])
+    assert (generated_norm == pytest.approx(expected, rel=1e-4)) == bool(keys)
 
 
 def test_internals_tell_how_near_generated_layers_are() -> None:
-    made = hypemefed()
-    states = play(made, 1)
-    assert set(made._internals["hypernetwork_loss"]) == {"block2.conv1", "block3.conv1"}
-    figures = made._internals["generated"]["block3.conv1.weight"]
+    aggregator = hypemefed()
+    states = play(aggregator, 1)
+    assert set(aggregator._internals["hypernetwork_loss"]) == {"block2.conv1", "block3.conv1"}
+    figures = aggregator._internals["generated"]["block3.conv1.weight"]
     assert {"mae", "normalised", "mae_old", "mae_random", "step", "cosine", "norm"} == set(figures)
     assert figures["mae"] > figures["mae_old"] > 0
-    made_for = {client: made._internal_states[f"generated/{client}"] for client in (1, 2, 3, 4)}
+    made_for = {client: aggregator._internal_states[f"generated/{client}"] for client in (1, 2, 3, 4)}
 
     def norm(of: dict[int, State]) -> float:
         """Of the mean, by samples, of what clients trained or were given."""
@@ -263,13 +274,13 @@ def test_internals_tell_how_near_generated_layers_are() -> None:
 
 def test_internals_name_the_clients_in_the_order_of_learning() -> None:
     """Batches of one: another order gives other networks, so that a check of the equations must know it."""
-    made = hypemefed()
-    items = made.assign(1, np.arange(1, 7))
-    states, updates = states_of(made, 1, items), updates_for(made, 1, items)
+    aggregator = hypemefed()
+    items = aggregator.assign(1, np.arange(1, 7))
+    states, updates = states_of(aggregator, 1, items), updates_for(aggregator, 1, items)
     for update in reversed(updates):  # units of one model are collected together, whatever the clients' numbers
-        made.collect(1, update, states[update.client])
-    made.aggregate(1, updates, {})
-    assert list(made._internals["samples"]) == [6, 5, 4, 3, 2, 1]
+        aggregator.collect(1, update, states[update.client])
+    aggregator.aggregate(1, updates, {})
+    assert list(aggregator._internals["samples"]) == [6, 5, 4, 3, 2, 1]
 
 
 def test_more_components_than_there_are_is_told() -> None:
@@ -297,18 +308,18 @@ def test_hypernetworks_go_on_after_a_checkpoint() -> None:
 
 
 def test_what_hypernetworks_take_on_the_server_is_counted() -> None:
-    made = hypemefed()
+    aggregator = hypemefed()
     held = sum(
-        network.values.numel() * network.values.element_size() for network in made.hypernetworks.networks.values()
+        network.values.numel() * network.values.element_size() for network in aggregator.hypernetworks.networks.values()
     )
-    assert made.server_bytes() == held > 0
+    assert aggregator.server_bytes() == held > 0
     assert hypemefed(missing="trained").server_bytes() == 0
 
 
 def test_objective_and_weights() -> None:
-    made = hypemefed(prox_mu=0.1, weighted=False)
-    items = made.assign(1, np.arange(1, 7))
-    assert {made.weight(item) for item in items} == {1.0}
+    aggregator = hypemefed(prox_mu=0.1, weighted=False)
+    items = aggregator.assign(1, np.arange(1, 7))
+    assert {aggregator.weight(item) for item in items} == {1.0}
     assert all(dict(item.overrides) == {"prox_mu": 0.1} for item in items)
     assert not hypemefed().assign(1, np.array([1]))[0].overrides
 
@@ -353,26 +364,26 @@ def test_nobody_for_the_whole_network_is_refused_unless_asked_for() -> None:
 
 
 def test_shares_that_clients_do_not_afford_are_told() -> None:
-    made = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
-    assert made.level_of.tolist() == [2, 2, 1, 1, 0, 0]
-    notices = [event["message"] for event in made.events]
+    aggregator = hypemefed(levels="fix", shares=[0.0, 0.0, 1.0])
+    assert aggregator.level_of.tolist() == [2, 2, 1, 1, 0, 0]
+    notices = [event["message"] for event in aggregator.events]
     assert "4 clients are on a smaller level than shares alone give them: they do not afford every level" in notices
 
 
 def test_a_level_without_clients_is_told() -> None:
-    made = hypemefed(groups=[6, 0, 0])
-    notices = [event["message"] for event in made.events]
+    aggregator = hypemefed(groups=[6, 0, 0])
+    notices = [event["message"] for event in aggregator.events]
     assert [message[:25] for message in notices if message.startswith("no client")] == ["no client is on level exi"] * 2
-    play(made, 1)  # nothing to learn from, nothing to generate
+    play(aggregator, 1)  # nothing to learn from, nothing to generate
 
 
 def test_an_empty_shallow_level_costs_nothing() -> None:
-    made = hypemefed(groups=[0, 3, 3])
-    notices = [event["message"] for event in made.events]
+    aggregator = hypemefed(groups=[0, 3, 3])
+    notices = [event["message"] for event in aggregator.events]
     assert "no client is on level exit1: what no other level trains keeps its initial values" in notices
-    old = whole(made)
-    play(made, 1)
-    assert not any(torch.equal(old[name], whole(made)[name]) for name in old if name.endswith("weight"))
+    old = whole(aggregator)
+    play(aggregator, 1)
+    assert not any(torch.equal(old[name], whole(aggregator)[name]) for name in old if name.endswith("weight"))
 
 
 def run(job_file: Path, name: str, at_once: bool = True, **keys: Any) -> dict[str, Any]:
@@ -407,6 +418,8 @@ def test_it_composes_with_fedprox_and_scaffold(job_file: Path, how: dict[str, An
 
 
 def test_weights_that_are_never_generated_are_told() -> None:
-    told = "no weights are generated: hypemefed.warmup is 1, all rounds"
-    assert told in hypemefed(warmup=1.0).notices
-    assert told not in hypemefed(warmup=0.9).notices and told not in hypemefed(warmup=1.0, missing="stale").notices
+    sentence = "no weights are generated: hypemefed.warmup is 1, all rounds"
+    assert sentence in hypemefed(warmup=1.0).notices
+    assert (
+        sentence not in hypemefed(warmup=0.9).notices and sentence not in hypemefed(warmup=1.0, missing="stale").notices
+    )

@@ -54,10 +54,10 @@ def test_a_kernel_along_one_axis_has_its_taps_among_the_inputs(shape):
 def test_components_are_the_best_approximation(rows, columns, k, seed):
     matrix = numbers((rows, columns), seed)
     p, q = factors(matrix, k)
-    kept = min(k, rows, columns)
-    assert p.shape == (rows, kept) and q.shape == (kept, columns)
+    rank = min(k, rows, columns)
+    assert p.shape == (rows, rank) and q.shape == (rank, columns)
     u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
-    assert torch.allclose(p @ q, (u[:, :kept] * s[:kept]) @ vt[:kept], atol=1e-6)
+    assert torch.allclose(p @ q, (u[:, :rank] * s[:rank]) @ vt[:rank], atol=1e-6)
     assert torch.allclose(p.square().sum(0), q.square().sum(1), atol=1e-6)  # the root of S on both sides
 
 
@@ -88,10 +88,10 @@ def test_few_large_components_fall_back_to_the_plain_way():
 @given(st.integers(2, 9), st.integers(2, 9), st.integers(1, 5), st.integers(1, 7), st.integers(0, 50))
 def test_components_of_a_product_need_no_product(rows, columns, r, k, seed):
     p, q = numbers((rows, r), seed), numbers((r, columns), seed + 1)
-    found, plain = product_factors(p, q, k), factors(p @ q, k)
-    assert torch.allclose(found[0] @ found[1], plain[0] @ plain[1], atol=1e-6)
-    assert [each.shape for each in found] == [each.shape for each in plain]  # as many components, of which
-    assert not found[0][:, r:].any() and not found[1][r:].any()  # those are zero that the product has not
+    from_factors, plain = product_factors(p, q, k), factors(p @ q, k)
+    assert torch.allclose(from_factors[0] @ from_factors[1], plain[0] @ plain[1], atol=1e-6)
+    assert [each.shape for each in from_factors] == [each.shape for each in plain]  # as many components, of which
+    assert not from_factors[0][:, r:].any() and not from_factors[1][r:].any()  # those are zero that the product has not
 
 
 def test_rank_is_capped_and_checked():

@@ -22,9 +22,9 @@ def clients():
 def test_each_client_gets_what_it_lacks_and_nothing_else():
     nets, states = networks(), clients()
     assert sorted(nets.train(states)) == [name.removesuffix(".weight") for name in CONVS]
-    made = nets.generate(states)
-    assert [sorted(each) for each in made] == [CONVS, CONVS, CONVS[2:], CONVS[2:], [], []]
-    assert all(tuple(value.shape) == shapes()[name] for each in made for name, value in each.items())
+    generated = nets.generate(states)
+    assert [sorted(each) for each in generated] == [CONVS, CONVS, CONVS[2:], CONVS[2:], [], []]
+    assert all(tuple(value.shape) == shapes()[name] for each in generated for name, value in each.items())
 
 
 def test_what_is_generated_follows_the_client_and_the_training():
@@ -50,14 +50,14 @@ def test_generated_tensors_have_the_norms_that_are_given_and_the_next_block_come
     nets.train(states)
     names = [name for pair in nets.pairs for name in pair.names(pair.target)]
     norms = {name: 3.0 + number for number, name in enumerate(names)}
-    (made,) = nets.generate([states[0]], norms)
-    assert sorted(made) == sorted(names)
-    for name, value in made.items():
+    (generated,) = nets.generate([states[0]], norms)
+    assert sorted(generated) == sorted(names)
+    for name, value in generated.items():
         assert float(value.double().norm()) == pytest.approx(norms[name], rel=1e-4)
-    second = {name: value for name, value in made.items() if name.startswith(("block2", "exit2"))}
+    second = {name: value for name, value in generated.items() if name.startswith(("block2", "exit2"))}
     (rest,) = nets.generate([{**states[0], **second}], norms)
     for name, value in rest.items():
-        torch.testing.assert_close(value, made[name], atol=5e-3, rtol=5e-3)
+        torch.testing.assert_close(value, generated[name], atol=5e-3, rtol=5e-3)
 
 
 def test_each_epoch_takes_the_states_in_an_order_of_its_own():
@@ -78,12 +78,12 @@ def test_each_epoch_takes_the_states_in_an_order_of_its_own():
 def test_blocks_come_from_generated_blocks(k, most):
     nets, states = networks(k=k), clients()
     nets.train(states)
-    (made,) = nets.generate([states[0]])
+    (generated,) = nets.generate([states[0]])
     # the same in two steps: block 2 handed in as if it were the client's own
-    (rest,) = nets.generate([{**states[0], **{name: made[name] for name in CONVS[:2]}}])
+    (rest,) = nets.generate([{**states[0], **{name: generated[name] for name in CONVS[:2]}}])
     for name in CONVS[2:]:
-        assert torch.allclose(rest[name], made[name], atol=1e-3)
-    assert torch.linalg.matrix_rank(to_matrix(made[CONVS[0]])) <= most
+        assert torch.allclose(rest[name], generated[name], atol=1e-3)
+    assert torch.linalg.matrix_rank(to_matrix(generated[CONVS[0]])) <= most
 
 
 def test_a_round_without_deep_clients_leaves_their_network_alone():
@@ -135,11 +135,11 @@ def test_norms_and_exits_on_request():
     nets, states = networks(generate="+bn+fc"), clients()
     assert len(nets.networks) == 4 + 4 + 2
     nets.train(states)
-    made = nets.generate(states)[0]
-    wanted = {name for name in shapes() if name[-1] != "d" and not name.startswith(("common", "block1", "exit1"))}
-    assert set(made) == wanted
-    assert all((value > 0).all() for name, value in made.items() if name.endswith("running_var"))
-    assert tuple(made["exit3.linear.weight"].shape) == shapes()["exit3.linear.weight"]
+    generated = nets.generate(states)[0]
+    expected = {name for name in shapes() if name[-1] != "d" and not name.startswith(("common", "block1", "exit1"))}
+    assert set(generated) == expected
+    assert all((value > 0).all() for name, value in generated.items() if name.endswith("running_var"))
+    assert tuple(generated["exit3.linear.weight"].shape) == shapes()["exit3.linear.weight"]
     assert not networks(generate="+fc").networks.keys() & {"block2.bn1", "block3.bn2"}
 
 
@@ -156,7 +156,7 @@ def test_a_generated_weight_is_no_view_of_the_networks():
     nets, states = networks(variant="naive"), clients()
     nets.train(states)
     first = nets.generate(states)[0]
-    kept = {name: value.clone() for name, value in first.items()}
+    copies = {name: value.clone() for name, value in first.items()}
     nets.train(states)
     nets.generate(states)
-    assert all(torch.equal(first[name], kept[name]) for name in kept)
+    assert all(torch.equal(first[name], copies[name]) for name in copies)

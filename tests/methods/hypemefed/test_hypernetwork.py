@@ -37,8 +37,8 @@ def test_gram_loss_is_the_plain_one(k, m, n, seed):
     plain.backward()
     with torch.no_grad():
         loss, by_p, by_q = weight_loss(p, q, Target.of(t))
-    for found, expected in ((loss, plain.detach()), (by_p, p.grad), (by_q, q.grad)):
-        assert torch.allclose(found, expected, atol=1e-9)
+    for value, expected in ((loss, plain.detach()), (by_p, p.grad), (by_q, q.grad)):
+        assert torch.allclose(value, expected, atol=1e-9)
 
 
 def test_gram_loss_is_the_plain_one_in_float32():
@@ -54,7 +54,7 @@ def test_gram_loss_is_the_plain_one_in_float32():
 def test_training_equals_autograd_and_torchs_adam(count):
     net, drawn = network(), samples(count)
     modules = [reference.module(part, flat) for part, flat in zip(net.parts, net._split(net.values), strict=True)]
-    expected = reference.train(modules, [(*found, target.matrix) for found, target in drawn], 6, 5e-3)
+    expected = reference.train(modules, [(*source, target.matrix) for source, target in drawn], 6, 5e-3)
     assert train(net, drawn, [range(len(drawn))] * 6, 5e-3) == pytest.approx(expected, rel=1e-9)
     assert torch.allclose(net.values, reference.flat(modules), atol=1e-9)
 
@@ -62,8 +62,8 @@ def test_training_equals_autograd_and_torchs_adam(count):
 def test_predictions_are_those_of_the_modules():
     net, ((p, q), _) = network(), samples(1)[0]
     modules = [reference.module(part, flat) for part, flat in zip(net.parts, net._split(net.values), strict=True)]
-    found = net.predict((p, q))
-    assert torch.allclose(found[0], modules[0](p.T).T) and torch.allclose(found[1], modules[1](q))
+    prediction = net.predict((p, q))
+    assert torch.allclose(prediction[0], modules[0](p.T).T) and torch.allclose(prediction[1], modules[1](q))
 
 
 @settings(max_examples=20)
@@ -80,18 +80,18 @@ def test_the_output_does_not_depend_on_the_decompositions_signs(flips):
     plain = net.predict(factors(matrix, 12))
     real, torch.linalg.svd = torch.linalg.svd, flipped
     try:
-        found = net.predict(factors(matrix, 12))
+        prediction = net.predict(factors(matrix, 12))
     finally:
         torch.linalg.svd = real
-    assert torch.equal(found[0], plain[0]) and torch.equal(found[1], plain[1])
+    assert torch.equal(prediction[0], plain[0]) and torch.equal(prediction[1], plain[1])
 
 
 def test_factor_loss_is_the_components_mean_squared_error():
-    net, (found, _) = network(), samples(1)[0]
+    net, (source, _) = network(), samples(1)[0]
     target = factors(to_matrix(numbers(TARGET, 9)), 5)
-    rows = net.predict(found)
+    rows = net.predict(source)
     into = torch.zeros_like(net.values)
-    loss = net.gradients((found, target), net.values, into)
+    loss = net.gradients((source, target), net.values, into)
     expected = sum(torch.nn.functional.mse_loss(a, b) for a, b in zip(rows, target, strict=True))
     assert float(loss) == pytest.approx(float(expected)) and into.any()
     few = factors(to_matrix(numbers(TARGET, 9)), 2)  # components beyond the target's have no gradient
@@ -151,8 +151,8 @@ def test_bfloat16_products_learn_as_well():
     exact, rounded = network(torch.float32), network(torch.float32)
     drawn = samples(2, dtype=torch.float32)
     expected = train(exact, drawn, [range(len(drawn))] * 25, 5e-3)
-    found = train(rounded, drawn, [range(len(drawn))] * 25, 5e-3, precision=torch.bfloat16)
-    assert found[-1] == pytest.approx(expected[-1], rel=0.02) and rounded.values.dtype == torch.float32
+    losses = train(rounded, drawn, [range(len(drawn))] * 25, 5e-3, precision=torch.bfloat16)
+    assert losses[-1] == pytest.approx(expected[-1], rel=0.02) and rounded.values.dtype == torch.float32
 
 
 def test_initial_values_are_linear_layers():

@@ -14,8 +14,8 @@ def test_weight_error_absolute_and_in_parts_of_the_weights():
 
 
 def test_movement_towards_what_was_trained():
-    found = movement(one(0.0, 0.0), one(1.0, 0.0), one(3.0, 4.0), one(0.0, 2.5))
-    assert found == pytest.approx({"step": 0.2, "cosine": 0.6, "norm": 0.5})
+    figures = movement(one(0.0, 0.0), one(1.0, 0.0), one(3.0, 4.0), one(0.0, 2.5))
+    assert figures == pytest.approx({"step": 0.2, "cosine": 0.6, "norm": 0.5})
     assert movement(one(1.0), one(1.0), one(1.0)) == {"step": 0.0, "cosine": 0.0}
 
 
@@ -24,8 +24,8 @@ def test_a_rounds_figures_weigh_clients_as_its_mean_does():
     measures = RoundMeasures([(one(3.0), 1.0), (one(7.0), 3.0), ({}, 9.0)])
     measures.add(one(3.0), 1.0)
     measures.add(one(1.0), 3.0)
-    found = measures.result(one(2.0), one(3.75))["w"]
-    assert found == pytest.approx({
+    figures = measures.result(one(2.0), one(3.75))["w"]
+    assert figures == pytest.approx({
         "mae": (3 + 5) / 2, "normalised": 4 / 6, "mae_old": 4.0, "mae_random": 0.0,
         "step": 1.75 / 4, "cosine": 1.0, "norm": 1.5 / 6,
     })  # fmt: skip

@@ -18,9 +18,9 @@ def networks(**options: Any) -> HyperNetworks:
 
 @pytest.mark.parametrize("options", [{}, {"variant": "naive"}, {"generate": "+bn+fc"}])
 def test_sizes_are_told_before_the_networks_are_made(options: dict[str, Any]) -> None:
-    made = networks(hidden=24, **options)
-    for pair in made.pairs:
-        assert parameters(pair, made.options) == made.networks[pair.target].parameters
+    hypernetworks = networks(hidden=24, **options)
+    for pair in hypernetworks.pairs:
+        assert parameters(pair, hypernetworks.options) == hypernetworks.networks[pair.target].parameters
 
 
 def test_memory_is_values_of_all_and_what_training_holds_of_the_largest() -> None:

@@ -37,8 +37,8 @@ class WithOtherData(WithData):
 
 def moss(cls: Any = WithData, **keys: Any) -> Any:
     """Six clients, two of each type, with two epochs of WIRE."""
-    given = {"model": "cnn_small", "types": TYPES, "groups": [2, 2, 2], "epochs": 1, "lr": 0.01, **keys}
-    capacity = given.pop("capacity", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    for name in [name for name, value in given.items() if value is None]:
-        del given[name]
-    return server(cls, "moss", capacity=capacity, **given)
+    params = {"model": "cnn_small", "types": TYPES, "groups": [2, 2, 2], "epochs": 1, "lr": 0.01, **keys}
+    capacity = params.pop("capacity", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    for name in [name for name, value in params.items() if value is None]:
+        del params[name]
+    return server(cls, "moss", capacity=capacity, **params)

@@ -14,30 +14,32 @@ from .server_of import MACS, TYPES, WithOtherData, moss
 CNN, MLP, LENET = TYPES
 
 
-def assigned(made: Any) -> list[str]:
-    return [item.model for item in made.assign(1, np.arange(1, 7))]
+def assigned(aggregator: Any) -> list[str]:
+    return [item.model for item in aggregator.assign(1, np.arange(1, 7))]
 
 
-def notices(made: Any) -> list[str]:
-    return [event["message"] for event in made.events if event["event"] == "notice"]
+def notices(aggregator: Any) -> list[str]:
+    return [event["message"] for event in aggregator.events if event["event"] == "notice"]
 
 
 def test_groups_give_the_weakest_devices_the_type_of_fewest_macs() -> None:
     by_macs = sorted(TYPES, key=MACS.__getitem__)
-    made = moss(groups=[3, 1, 2], capacity=[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
+    aggregator = moss(groups=[3, 1, 2], capacity=[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
     sizes = dict(zip(TYPES, [3, 1, 2], strict=True))
     weakest_first = [name for name in by_macs for _ in range(sizes[name])]
-    assert assigned(made) == weakest_first[::-1]
-    (told,) = [message for message in notices(made) if message.startswith("moss gives 3 of 6 clients cnn_small (")]
-    assert ", 1 single_exit_mlp (" in told and f"{MACS['single_exit_mlp']:,} MACs per sample" in told
+    assert assigned(aggregator) == weakest_first[::-1]
+    (notice,) = [
+        message for message in notices(aggregator) if message.startswith("moss gives 3 of 6 clients cnn_small (")
+    ]
+    assert ", 1 single_exit_mlp (" in notice and f"{MACS['single_exit_mlp']:,} MACs per sample" in notice
 
 
 def test_groups_and_ranges_tell_which_types_no_device_affords() -> None:
     dear = [name for name, macs in MACS.items() if macs > LOW]
     for dealt in ({}, {"groups": None, "ranges": ["1-2", "3-4", "5-6"]}):
-        (told,) = [message for message in notices(moss(capacity=[LOW] * 6, **dealt)) if "affords" in message]
-        assert f"no device affords {' or '.join(dear)} (the strongest has {LOW:,.0f} MACs per sample)" in told
-        assert f"moss.{'ranges' if dealt else 'groups'} says who has it all the same" in told
+        (notice,) = [message for message in notices(moss(capacity=[LOW] * 6, **dealt)) if "affords" in message]
+        assert f"no device affords {' or '.join(dear)} (the strongest has {LOW:,.0f} MACs per sample)" in notice
+        assert f"moss.{'ranges' if dealt else 'groups'} says who has it all the same" in notice
     assert not [message for message in notices(moss(capacity=[HIGH] * 6)) if "affords" in message]
 
 
@@ -53,21 +55,23 @@ def test_groups_tell_how_many_clients_have_a_type_beyond_their_capacity() -> Non
 
 
 def test_ranges_name_the_clients_of_each_type() -> None:
-    made = moss(groups=None, ranges=["5-6", "1-1", "2-4"])
-    assert assigned(made) == [MLP, LENET, LENET, LENET, CNN, CNN]
-    assert made.evaluation_plan().serve == assigned(made) and set(made.evaluation_plan().named) == set(TYPES)
+    aggregator = moss(groups=None, ranges=["5-6", "1-1", "2-4"])
+    assert assigned(aggregator) == [MLP, LENET, LENET, LENET, CNN, CNN]
+    assert aggregator.evaluation_plan().serve == assigned(aggregator) and set(
+        aggregator.evaluation_plan().named
+    ) == set(TYPES)
 
 
 def test_by_default_a_device_has_the_largest_type_that_it_affords() -> None:
     low, middle, high = sorted(MACS.values())
     names = {value: name for name, value in MACS.items()}
-    made = moss(groups=None, capacity=[low, middle - 1, middle, high - 1, high, 9 * high])
-    assert assigned(made) == [names[value] for value in (low, low, middle, middle, high, high)]
-    assert made.smallest_spec() == made.pool[names[low]].spec
-    assert made.expected_shares() == pytest.approx(dict.fromkeys(TYPES, 1 / 3))
+    aggregator = moss(groups=None, capacity=[low, middle - 1, middle, high - 1, high, 9 * high])
+    assert assigned(aggregator) == [names[value] for value in (low, low, middle, middle, high, high)]
+    assert aggregator.smallest_spec() == aggregator.pool[names[low]].spec
+    assert aggregator.expected_shares() == pytest.approx(dict.fromkeys(TYPES, 1 / 3))
 
 
-HIGH, MIDDLE, LOW = (sorted(MACS.values())[place] for place in (2, 1, 0))
+HIGH, MIDDLE, LOW = (sorted(MACS.values())[index] for index in (2, 1, 0))
 
 
 @pytest.mark.parametrize(("keys", "sentence"), [
@@ -123,44 +127,46 @@ def test_all_that_a_job_lacks_is_one_sentence() -> None:
 
 
 def test_by_default_every_type_is_transferred() -> None:
-    made = moss()
-    assert made.params.same_arch_transfer == "wire"  # Algorithm 1, line 13
-    assert equal(made.pool[CNN].state, made.server.proxy)  # it begins where the proxies do
-    before = pool_states(made)
-    told = play(made, 1)
-    assert all(not equal(before[key], made.pool[key].state) for key in TYPES)
-    assert not equal(made.pool[CNN].state, made.server.proxy)
-    assert set(told["fidelity"]) == set(TYPES) and all(0 <= each < 1 for each in told["fidelity"].values())
-    assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in TYPES}
+    aggregator = moss()
+    assert aggregator.params.same_arch_transfer == "wire"  # Algorithm 1, line 13
+    assert equal(aggregator.pool[CNN].state, aggregator.server.proxy)  # it begins where the proxies do
+    before = pool_states(aggregator)
+    internals = play(aggregator, 1)
+    assert all(not equal(before[key], aggregator.pool[key].state) for key in TYPES)
+    assert not equal(aggregator.pool[CNN].state, aggregator.server.proxy)
+    assert set(internals["fidelity"]) == set(TYPES) and all(0 <= each < 1 for each in internals["fidelity"].values())
+    assert set(internals["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in TYPES}
 
 
 def test_a_round_moves_every_type_and_tells_fidelities() -> None:
-    made = moss(same_arch_transfer="copy")
-    assert equal(made.pool[CNN].state, made.server.proxy)  # it begins where the proxies do
-    before = pool_states(made)
-    told = play(made, 1)
-    assert all(not equal(before[key], made.pool[key].state) for key in TYPES)
-    assert equal(made.pool[CNN].state, made.server.proxy)
-    assert told["diverged"] == [] and not any("diverged" in message for message in notices(made))
-    assert told["fidelity"][CNN] == 1 and all(0 <= told["fidelity"][key] <= 1 for key in TYPES)
-    assert set(told["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in (MLP, LENET)}
+    aggregator = moss(same_arch_transfer="copy")
+    assert equal(aggregator.pool[CNN].state, aggregator.server.proxy)  # it begins where the proxies do
+    before = pool_states(aggregator)
+    internals = play(aggregator, 1)
+    assert all(not equal(before[key], aggregator.pool[key].state) for key in TYPES)
+    assert equal(aggregator.pool[CNN].state, aggregator.server.proxy)
+    assert internals["diverged"] == [] and not any("diverged" in message for message in notices(aggregator))
+    assert internals["fidelity"][CNN] == 1 and all(0 <= internals["fidelity"][key] <= 1 for key in TYPES)
+    assert set(internals["transfers"]) == {f"{way}.{key}" for way in ("forward", "backward") for key in (MLP, LENET)}
     other = moss(same_arch_transfer="copy")
     play(other, 1)
-    assert all(equal(made.pool[key].state, other.pool[key].state) for key in TYPES)
+    assert all(equal(aggregator.pool[key].state, other.pool[key].state) for key in TYPES)
 
 
 def test_a_type_without_participants_keeps_its_model() -> None:
-    made = moss(same_arch_transfer="copy")
-    play(made, 1)
-    before = pool_states(made)
-    clients = [item.client for item in made.assign(2, np.arange(1, 7)) if item.model != MLP]
-    told = play(made, 2, participants=clients)
-    assert set(told["fidelity"]) == {CNN, LENET}
-    assert equal(before[MLP], made.pool[MLP].state) and not equal(before[LENET], made.pool[LENET].state)
-    before = pool_states(made)
-    told = play(made, 3, participants=[c for c in clients if made.keys[made.type_of[c - 1]] == CNN])
-    assert told["fidelity"] == {CNN: 1.0} and not told["transfers"]  # a type alone has nobody to learn from
-    assert equal(before[LENET], made.pool[LENET].state) and not equal(before[CNN], made.pool[CNN].state)
+    aggregator = moss(same_arch_transfer="copy")
+    play(aggregator, 1)
+    before = pool_states(aggregator)
+    clients = [item.client for item in aggregator.assign(2, np.arange(1, 7)) if item.model != MLP]
+    internals = play(aggregator, 2, participants=clients)
+    assert set(internals["fidelity"]) == {CNN, LENET}
+    assert equal(before[MLP], aggregator.pool[MLP].state) and not equal(before[LENET], aggregator.pool[LENET].state)
+    before = pool_states(aggregator)
+    internals = play(
+        aggregator, 3, participants=[c for c in clients if aggregator.keys[aggregator.type_of[c - 1]] == CNN]
+    )
+    assert internals["fidelity"] == {CNN: 1.0} and not internals["transfers"]  # a type alone has nobody to learn from
+    assert equal(before[LENET], aggregator.pool[LENET].state) and not equal(before[CNN], aggregator.pool[CNN].state)
 
 
 def test_a_checkpoint_holds_all_that_the_rounds_after_it_need() -> None:
@@ -181,17 +187,19 @@ def test_a_checkpoint_holds_all_that_the_rounds_after_it_need() -> None:
 
 @pytest.mark.parametrize("keys", [{}, {"proxy": False}, {"same_arch_transfer": "copy"}], ids=str)
 def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(keys: dict[str, Any]) -> None:
-    made = moss(lr=1e30, **keys)
-    updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)))
-    means = means_of(made, 1, updates)
-    told = play(made, 1)
-    tried = [name for name in made.server.wires if keys or name.startswith("forward")]
-    assert sorted(told["diverged"]) == sorted(tried) and not told["transfers"]  # without a proxy nobody is taught
-    assert set(told["fidelity"]) == ({CNN} if "same_arch_transfer" in keys else set())
+    aggregator = moss(lr=1e30, **keys)
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7)))
+    means = means_of(aggregator, 1, updates)
+    internals = play(aggregator, 1)
+    tried = [name for name in aggregator.server.wires if keys or name.startswith("forward")]
+    assert (
+        sorted(internals["diverged"]) == sorted(tried) and not internals["transfers"]
+    )  # without a proxy nobody is taught
+    assert set(internals["fidelity"]) == ({CNN} if "same_arch_transfer" in keys else set())
     for key in TYPES:
-        assert equal(made.pool[key].state, means[key])
-    assert all(torch.isfinite(each).all() for each in made.state()[0].values())
-    (notice,) = [message for message in notices(made) if "diverged" in message]
+        assert equal(aggregator.pool[key].state, means[key])
+    assert all(torch.isfinite(each).all() for each in aggregator.state()[0].values())
+    (notice,) = [message for message in notices(aggregator) if "diverged" in message]
     assert f"round 1: {len(tried)} of the server's transfers diverged" in notice
     assert all(name in notice for name in tried)
 
@@ -206,28 +214,28 @@ def test_switches_change_what_becomes_of_the_types(keys: dict[str, Any]) -> None
         keys = {"taps": ["conv2", "block3", "conv1"]}
     plain, other = moss(), moss(**keys)
     play(plain, 1)
-    told = play(other, 1)
+    internals = play(other, 1)
     assert not equal(plain.pool[LENET].state, other.pool[LENET].state)
     if not keys.get("proxy", True):
-        assert len(told["transfers"]) == 9 and f"{LENET}.{MLP}" in told["fidelity"]
+        assert len(internals["transfers"]) == 9 and f"{LENET}.{MLP}" in internals["fidelity"]
 
 
 def test_fedavg_weighs_types_by_their_participants_samples() -> None:
-    made = moss(aggregation="fedavg")
-    updates = updates_for(made, 1, made.assign(1, np.arange(1, 7)))
-    made.aggregate(1, updates, means_of(made, 1, updates))
-    own = [made.keys[place] for place in made.type_of]
-    assert made._samples == {key: sum(10 * (c + 1) for c in range(6) if own[c] == key) for key in TYPES}
-    assert all(torch.isfinite(each).all() for each in made.pool[CNN].state.values())
+    aggregator = moss(aggregation="fedavg")
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7)))
+    aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
+    types = [aggregator.keys[index] for index in aggregator.type_of]
+    assert aggregator._samples == {key: sum(10 * (c + 1) for c in range(6) if types[c] == key) for key in TYPES}
+    assert all(torch.isfinite(each).all() for each in aggregator.pool[CNN].state.values())
 
 
 @pytest.mark.parametrize(
     ("keys", "number"), [({}, 6), ({"proxy": False}, 9), ({"same_arch_transfer": "copy"}, 4)], ids=str
 )
 def test_people_see_how_far_the_server_is(keys: dict[str, Any], number: int) -> None:
-    made = moss(**keys)
-    play(made, 2)
-    told = [event for event in made.events if event["event"] == "progress"]
-    assert {(event["round"], event["passing"]) for event in told} == {(2, True)}
-    steps = list(dict.fromkeys(event["what"] for event in told))
+    aggregator = moss(**keys)
+    play(aggregator, 2)
+    progress = [event for event in aggregator.events if event["event"] == "progress"]
+    assert {(event["round"], event["passing"]) for event in progress} == {(2, True)}
+    steps = list(dict.fromkeys(event["what"] for event in progress))
     assert steps == [f"server: {done} of {number} transfers done" for done in range(number + 1)]

@@ -25,10 +25,10 @@ def test_fidelity_is_the_mean_over_samples():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_the_weights_sum_to_one(fidelities):
-    found = shares(fidelities)
-    assert sum(found) == pytest.approx(1) and all(0 <= each <= 1 for each in found)
+    weights = shares(fidelities)
+    assert sum(weights) == pytest.approx(1) and all(0 <= each <= 1 for each in weights)
     if not any(fidelities):
-        assert found == [1 / len(fidelities)] * len(fidelities)
+        assert weights == [1 / len(fidelities)] * len(fidelities)
 
 
 def test_proxies_are_not_weighed_by_what_is_no_number():

@@ -57,9 +57,9 @@ def test_groups_by_main_class_give_types_data_of_their_own_kind(job_file: Path, 
              "public_samples": 6, "test_split": 0.2}  # fmt: skip
     keys |= {f"{method}.types": names[method], "moss.epochs": 1} if method in names else {}
     keys |= {"heterofl.rates": [1.0, 0.5, 0.25]} if method == "heterofl" else {}
-    made = fedscale_ext.run(job_file, job_name=method, **keys)
-    macs = {model["key"]: model["cost"]["forward_macs"] for model in made["models"]}
-    served = [macs[key] for key in made["accuracy"]["served"]]
+    summary = fedscale_ext.run(job_file, job_name=method, **keys)
+    macs = {model["key"]: model["cost"]["forward_macs"] for model in summary["models"]}
+    served = [macs[key] for key in summary["accuracy"]["served"]]
     assert [sorted(set(served)).index(each) for each in served] == main.tolist()
 
 
@@ -90,10 +90,10 @@ def test_wrong_taps_are_told_before_executors_open_the_data(
 def test_noise_hides_clients_before_the_server_s_step(job_file: Path) -> None:
     pytest.importorskip("dp_accounting")
     keys = {"dp_round_epsilon": 1.0, "dp_delta": 1e-3, "num_participants": 4, "rounds": 1}
-    made = in_process(job_file, "private", **keys)
-    assert made["rounds"][0]["privacy"]["epsilon"] > 0
-    assert made["models"].keys() == {"single_exit_mlp", "lenet_6k"}
-    assert_equal(made, in_process(job_file, "again", **keys))
+    result = in_process(job_file, "private", **keys)
+    assert result["rounds"][0]["privacy"]["epsilon"] > 0
+    assert result["models"].keys() == {"single_exit_mlp", "lenet_6k"}
+    assert_equal(result, in_process(job_file, "again", **keys))
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ def test_the_driver_trains_types_of_real_data(har: Path, job_file: Path) -> None
         "learning_rate": 0.05, "moss.epochs": 3, "moss.same_arch_transfer": "copy",  # as recorded below
     }  # fmt: skip
     here = in_process(job_file, "here", **keys)
-    given = {"job_name": "driver", "time_stamp": "t", **keys, "moss.types": "[single_exit_mlp,lenet_6k]"}
-    given["moss.ranges"] = "[1-3,4-6]"
+    settings = {"job_name": "driver", "time_stamp": "t", **keys, "moss.types": "[single_exit_mlp,lenet_6k]"}
+    settings["moss.ranges"] = "[1-3,4-6]"
     done = subprocess.run(
         [sys.executable, "-m", "fedscale_ext.cli", "driver", "start", str(job_file),
-         *[f"--set={key}={value}" for key, value in given.items()]],
+         *[f"--set={key}={value}" for key, value in settings.items()]],
         env={**os.environ, "FEDSCALE_EXT_STATE": str(job_file.parent / "state")},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip

@@ -17,9 +17,9 @@ DOUBLE = torch.zeros((), dtype=torch.float64)
 PAIRS = [("resnet", "cnn"), ("cnn", "resnet"), ("resnet", "mobilenet"), ("mobilenet", "mlp"), ("vit", "resnet")]
 
 
-def run(made, teacher, student, data=None, **changes):
+def run(transfer, teacher, student, data=None, **changes):
     data = data or public()
-    return made.run(seen(made, teacher, data), start(student), data.x, data.labels, generator(**changes))
+    return transfer.run(seen(transfer, teacher, data), start(student), data.x, data.labels, generator(**changes))
 
 
 def directions(like):
@@ -31,12 +31,12 @@ def directions(like):
 )
 def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, layers):
     options = replace(OPTIONS, lr=0.2, inner_steps=3, beta=0.7, meta_layers=layers)
-    made, data = wire(teacher, student, options), public(5)
-    found = seen(made, teacher, data)
-    problem = losses.Student(SPECS[student], made.student_taps, start(student), DOUBLE, generator())
-    wanted = matching.MapTargets.of(found.maps, made._shapes[1])
-    batch = losses.Batch(data.x, data.labels, wanted, tuple(m.mean((2, 3)) for m in found.maps))
-    theta = {**problem.parameters, **made.projections}
+    transfer, data = wire(teacher, student, options), public(5)
+    observed = seen(transfer, teacher, data)
+    problem = losses.Student(SPECS[student], transfer.student_taps, start(student), DOUBLE, generator())
+    targets = matching.MapTargets.of(observed.maps, transfer._shapes[1])
+    batch = losses.Batch(data.x, data.labels, targets, tuple(m.mean((2, 3)) for m in observed.maps))
+    theta = {**problem.parameters, **transfer.projections}
     velocity = {name: 0.1 * each for name, each in directions(theta).items()}
 
     def outer(phi):  # (b)-(d), by torch's SGD
@@ -45,22 +45,22 @@ def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, lay
         for name, each in now.items():
             sgd.state[each]["momentum_buffer"] = velocity[name].clone()
             each.grad = torch.zeros_like(each)  # what a loss does not reach moves on all the same
-        weights = made._weights(phi, batch)
-        for place in range(options.inner_steps + 1):
+        weights = transfer._weights(phi, batch)
+        for index in range(options.inner_steps + 1):
             sgd.zero_grad(set_to_none=False)
             ce, matched, _ = problem.losses(now, weights, batch)
-            (options.beta * matched if place < options.inner_steps else ce).backward()
+            (options.beta * matched if index < options.inner_steps else ce).backward()
             sgd.step()
         return problem.losses(now, None, batch)[0].detach()
 
-    gradient = made._meta_gradient(problem, theta, velocity, batch)
+    gradient = transfer._meta_gradient(problem, theta, velocity, batch)
     assert all(float(each.norm()) > 1e-9 for name, each in gradient.items() if name.startswith("degree"))
     kinds = [f"{kind}.{m}.{layer}" for kind in ("location", "degree") for m in (0, 1) for layer in range(layers)]
     for kind in kinds:  # for itself, or the larger would hide the other
         along = {name: each / each.norm() for name, each in directions(gradient).items() if name.startswith(kind)}
         assert len(along) == 2
         ends = [
-            float(outer({**made.phi, **{name: made.phi[name] + step * each for name, each in along.items()}}))
+            float(outer({**transfer.phi, **{name: transfer.phi[name] + step * each for name, each in along.items()}}))
             for step in (1e-4, -1e-4)
         ]
         slope = sum(float((gradient[name] * each).sum()) for name, each in along.items())
@@ -70,14 +70,14 @@ def test_bilevel_gradients_are_those_of_finite_differences(teacher, student, lay
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize(("teacher", "student"), PAIRS[:3])  # the loop knows maps only
 def test_it_equals_the_plain_loop_over_pairs(teacher, student, reduce):
-    made, data = wire(teacher, student, replace(OPTIONS, pair_reduce=reduce)), public()
-    loop = moss_loop.Loop(made, torch.float64)
+    transfer, data = wire(teacher, student, replace(OPTIONS, pair_reduce=reduce)), public()
+    loop = moss_loop.Loop(transfer, torch.float64)
     network = moss_loop._network(SPECS[teacher], start(teacher, 2), torch.float64).eval()
     expected = loop.run(network, start(student), data, generator())
-    before = {name: each.clone() for name, each in made.phi.items()}
-    new, _ = run(made, teacher, student, data)
-    assert any(not torch.equal(before[name], made.phi[name]) for name in before)
-    for mine, theirs in ((new, expected), (made.phi, loop.phi), (made.projections, loop.projections)):
+    before = {name: each.clone() for name, each in transfer.phi.items()}
+    new, _ = run(transfer, teacher, student, data)
+    assert any(not torch.equal(before[name], transfer.phi[name]) for name in before)
+    for mine, theirs in ((new, expected), (transfer.phi, loop.phi), (transfer.projections, loop.projections)):
         assert mine.keys() == theirs.keys()
         for name in mine:
             torch.testing.assert_close(mine[name], theirs[name], rtol=0, atol=1e-9, msg=name)
@@ -95,11 +95,11 @@ def test_joint_training_makes_loc_vanish_and_bilevel_does_not():
     teacher = observe(spec, taught.run(untaught, start("cnn"), x, labels, generator())[0], x, ("conv2",))
     ends = {}
     for update in ("joint", "bilevel", "frozen"):
-        made = Wire(spec, spec, (("conv2",),) * 2, replace(options, meta_update=update), generator())
-        begin = {name: each.double() for name, each in made.phi.items()}
-        made.projections = {"project.0": torch.eye(8, 9)}
-        ends[update] = made.run(teacher, start("cnn"), x, labels, generator())[1]
-        assert (update == "frozen") == all(torch.equal(begin[name], made.phi[name]) for name in begin)
+        transfer = Wire(spec, spec, (("conv2",),) * 2, replace(options, meta_update=update), generator())
+        begin = {name: each.double() for name, each in transfer.phi.items()}
+        transfer.projections = {"project.0": torch.eye(8, 9)}
+        ends[update] = transfer.run(teacher, start("cnn"), x, labels, generator())[1]
+        assert (update == "frozen") == all(torch.equal(begin[name], transfer.phi[name]) for name in begin)
     assert ends["joint"].location < 1e-3 < 0.5 < ends["frozen"].location < ends["bilevel"].location
     assert ends["bilevel"].ce < ends["frozen"].ce < ends["joint"].ce
 
@@ -108,7 +108,7 @@ def test_the_losses_are_what_their_names_say():
     names = ("loc+ce", "loc", "ce", "ce+mse")
     ends = {each: run(wire("resnet", "cnn", replace(OPTIONS, wire=each)), "resnet", "cnn") for each in names}
     weights = [end["conv1.weight"] for end, _ in ends.values()]
-    assert all(not torch.equal(one, other) for place, one in enumerate(weights) for other in weights[:place])
+    assert all(not torch.equal(one, other) for index, one in enumerate(weights) for other in weights[:index])
     assert ends["ce"][1].matching == 0.0 and ends["loc+ce"][1].matching > 0
     # location alone never sees the classes: the last layer only decays
     decayed = ends["loc"][0]["linear2.weight"] / start("cnn")["linear2.weight"]
@@ -118,8 +118,8 @@ def test_the_losses_are_what_their_names_say():
 @pytest.mark.parametrize("kind", ["loc+ce", "ce+mse"])
 def test_the_mean_over_pairs_is_their_sum_with_less_weight(kind):
     options = replace(OPTIONS, wire=kind, meta_update="frozen")
-    made = wire("resnet", "cnn", options)
-    pairs = len(made.teacher_taps) * len(made.student_taps)
+    transfer = wire("resnet", "cnn", options)
+    pairs = len(transfer.teacher_taps) * len(transfer.student_taps)
     assert pairs > 1
     (mean, report), (less, summed) = (
         run(wire("resnet", "cnn", replace(options, **changes)), "resnet", "cnn")
@@ -132,31 +132,31 @@ def test_the_mean_over_pairs_is_their_sum_with_less_weight(kind):
 
 def test_projections_begin_as_the_least_squares_solution_once():
     options = replace(OPTIONS, projection_start="least_squares", epochs=1, batch_size=10, wire="ce+mse", lr=1e-12)
-    made, data = wire("resnet", "cnn", options), public()
-    seen_maps = seen(made, "resnet", data)
+    transfer, data = wire("resnet", "cnn", options), public()
+    seen_maps = seen(transfer, "resnet", data)
     at_random = run(wire("resnet", "cnn", replace(options, projection_start="random")), "resnet", "cnn")[1].matching
-    begun = run(made, "resnet", "cnn")[1].matching
+    begun = run(transfer, "resnet", "cnn")[1].matching
     assert begun < 0.5 * at_random
-    problem = losses.Student(SPECS["cnn"], made.student_taps, start("cnn"), DOUBLE, generator())
-    wanted = matching.MapTargets.of(seen_maps.maps, made._shapes[1])
+    problem = losses.Student(SPECS["cnn"], transfer.student_taps, start("cnn"), DOUBLE, generator())
+    targets = matching.MapTargets.of(seen_maps.maps, transfer._shapes[1])
     for n, maps in enumerate(problem.maps(data.x, 10)):  # numpy's solution of each, positions as rows
         height, width = maps.shape[2:]
         resized = [torch.nn.functional.interpolate(m, (height, width), mode="bilinear") for m in seen_maps.maps]
         x = torch.cat([maps, torch.ones_like(maps[:, :1])], 1).movedim(1, -1).flatten(0, 2).numpy()
         y = torch.cat(resized, 1).movedim(1, -1).flatten(0, 2).numpy()
         expected = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
-        found = y - x @ made.projections[f"project.{n}"].T.numpy()
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert wanted.student == made._shapes[1]
-    before = {name: each.clone() for name, each in made.projections.items()}
-    run(made, "resnet", "cnn", public(seed=8))  # other samples: r has begun
-    assert all(torch.allclose(each, before[name], atol=1e-6) for name, each in made.projections.items())
-    made.begin(generator())
-    assert not made.solved
+        residual = y - x @ transfer.projections[f"project.{n}"].T.numpy()
+        np.testing.assert_allclose(residual, expected, atol=1e-5)
+    assert targets.student == transfer._shapes[1]
+    before = {name: each.clone() for name, each in transfer.projections.items()}
+    run(transfer, "resnet", "cnn", public(seed=8))  # other samples: r has begun
+    assert all(torch.allclose(each, before[name], atol=1e-6) for name, each in transfer.projections.items())
+    transfer.begin(generator())
+    assert not transfer.solved
 
 
 def test_ce_alone_is_plain_sgd():
-    made, data = wire("resnet", "mobilenet", replace(OPTIONS, wire="ce")), public()
+    transfer, data = wire("resnet", "mobilenet", replace(OPTIONS, wire="ce")), public()
     network = models.build(SPECS["mobilenet"]).double().train()
     network.load_state_dict(start("mobilenet"))
     sgd = torch.optim.SGD(network.parameters(), OPTIONS.lr, OPTIONS.momentum, weight_decay=OPTIONS.weight_decay)
@@ -167,7 +167,7 @@ def test_ce_alone_is_plain_sgd():
             sgd.zero_grad()
             torch.nn.functional.cross_entropy(network(data.x[each]), data.labels[each]).backward()
             sgd.step()
-    new, _ = run(made, "resnet", "mobilenet", data)
+    new, _ = run(transfer, "resnet", "mobilenet", data)
     for name, each in network.state_dict().items():  # running statistics and counts among them
         torch.testing.assert_close(new[name], each, rtol=0, atol=1e-12, msg=name)
 
@@ -185,11 +185,11 @@ def test_only_ordinary_steps_move_running_statistics():
 
 def test_teachers_answers_stand_for_labels():
     data = public()
-    made = wire("resnet", "cnn", replace(OPTIONS, ce_target="teacher"))
-    found = seen(made, "resnet", data)
+    transfer = wire("resnet", "cnn", replace(OPTIONS, ce_target="teacher"))
+    observed = seen(transfer, "resnet", data)
     made_by = {target: replace(OPTIONS, ce_target=target) for target in ("teacher", "labels")}
     ends = [
-        wire("resnet", "cnn", made_by[target]).run(found, start("cnn"), data.x, labels, generator())[0]
+        wire("resnet", "cnn", made_by[target]).run(observed, start("cnn"), data.x, labels, generator())[0]
         for target, labels in (("teacher", data.labels), ("labels", None), ("teacher", None), ("labels", data.labels))
     ]
     flat = [torch.cat([each.flatten() for each in end.values()]) for end in ends]
@@ -220,29 +220,29 @@ def test_the_state_goes_round_bitwise_and_runs_repeat(options):
 
 
 def test_a_students_dropout_depends_on_the_stream_alone():
-    found = []
+    results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(run(wire("resnet", "dropped"), "resnet", "dropped"))
-    (one, first), (other, second) = found
+        results.append(run(wire("resnet", "dropped"), "resnet", "dropped"))
+    (one, first), (other, second) = results
     assert first == second and all(torch.equal(each, other[name]) for name, each in one.items())
 
 
 @pytest.mark.parametrize("options", [{"wire": "ce"}, {"meta_layers": 2}], ids=str)
 def test_one_that_diverges_says_so_and_can_begin_anew(options):
-    made, data = wire("resnet", "cnn", replace(OPTIONS, lr=1e200, **options)), public()
+    transfer, data = wire("resnet", "cnn", replace(OPTIONS, lr=1e200, **options)), public()
     with pytest.raises(FloatingPointError, match="the transfer has diverged"):
-        run(made, "resnet", "cnn", data)
-    made.options = replace(made.options, lr=0.05)
-    made.begin(generator())
-    fresh = wire("resnet", "cnn", made.options)
+        run(transfer, "resnet", "cnn", data)
+    transfer.options = replace(transfer.options, lr=0.05)
+    transfer.begin(generator())
+    fresh = wire("resnet", "cnn", transfer.options)
     fresh.begin(generator())
-    (one, first), (other, second) = (run(each, "resnet", "cnn", data) for each in (made, fresh))
+    (one, first), (other, second) = (run(each, "resnet", "cnn", data) for each in (transfer, fresh))
     assert first == second and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_float32_states_stay_float32():
-    made, data = wire("resnet", "cnn"), public()
+    transfer, data = wire("resnet", "cnn"), public()
     state = models.initial_state(SPECS["cnn"], 1)
-    new, _ = made.run(seen(made, "resnet", data), state, data.x, data.labels, generator())
+    new, _ = transfer.run(seen(transfer, "resnet", data), state, data.x, data.labels, generator())
     assert {each.dtype for each in new.values()} == {torch.float32} and double(new).keys() == state.keys()

@@ -52,11 +52,11 @@ def test_two_layers_are_a_hidden_one_with_relu_and_a_linear_one(teacher, student
 @given(shapes, shapes, seeds)
 def test_errors_of_all_pairs_are_those_of_each(teacher, student, seed):
     sources = [draw((3, *shape), seed + m) for m, shape in enumerate(teacher)]
-    found = [draw((3, *shape), seed + 50 + n) for n, shape in enumerate(student)]
+    maps = [draw((3, *shape), seed + 50 + n) for n, shape in enumerate(student)]
     project = {k: v.double() for k, v in matching.projections(teacher, student, generator(seed)).items()}
     targets = MapTargets.of([source.repeat(2, 1, 1, 1) for source in sources], student)
-    all_pairs = matching.errors(project, found, targets[torch.arange(3, 6)])
-    for n, target in enumerate(found):
+    all_pairs = matching.errors(project, maps, targets[torch.arange(3, 6)])
+    for n, target in enumerate(maps):
         begin = 0
         for source in sources:
             r = project[f"project.{n}"][begin : begin + source.shape[1]]

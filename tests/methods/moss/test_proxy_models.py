@@ -42,10 +42,10 @@ def test_a_step_equals_the_plain_loop(same):
     server = as_double(ProxyModels(types(*MAPS), OPTIONS, 4, same_arch_transfer=same, threads=2))
     assert len(server.wires) == (4 if same == "copy" else 6)
     expected = moss_loop.server_step(server, 1, {name: start(name) for name in MAPS}, dict.fromkeys(MAPS, 10), public())
-    found = step(server, MAPS)
+    result = step(server, MAPS)
     for key in MAPS:
-        for name in found.models[key]:
-            torch.testing.assert_close(found.models[key][name], expected[key][name], rtol=0, atol=1e-9, msg=name)
+        for name in result.models[key]:
+            torch.testing.assert_close(result.models[key][name], expected[key][name], rtol=0, atol=1e-9, msg=name)
 
 
 def test_the_next_rounds_proxies_begin_where_the_last_ones_mean_ended():
@@ -59,10 +59,10 @@ def test_the_next_rounds_proxies_begin_where_the_last_ones_mean_ended():
     plain = copy.deepcopy(server)
     plain.proxy = mean
     expected = moss_loop.server_step(plain, 2, {name: start(name, 2) for name in MAPS}, samples, public())
-    found = step(server, MAPS, round=2, seed=2).models
+    states = step(server, MAPS, round=2, seed=2).models
     for key in MAPS:
-        for name in found[key]:
-            torch.testing.assert_close(found[key][name], expected[key][name], rtol=0, atol=1e-9, msg=name)
+        for name in states[key]:
+            torch.testing.assert_close(states[key][name], expected[key][name], rtol=0, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize(("kind", "names"), [(ProxyModels, EVERY), (PairwiseModels, ("cnn", "mlp", "resnet"))])
@@ -80,9 +80,9 @@ def test_any_types_meet_and_neither_threads_nor_restarts_matter(kind, names):
 
 
 def test_persistent_proxies_begin_where_they_ended():
-    found = {}
-    for kept in ("global", "persistent"):
-        server, late = (ProxyModels(types(*MAPS), SHORT, 4, proxies=kept) for _ in range(2))
+    results = {}
+    for proxies in ("global", "persistent"):
+        server, late = (ProxyModels(types(*MAPS), SHORT, 4, proxies=proxies) for _ in range(2))
         begins, ends = {}, {}
         for key in ("mobilenet", "cnn"):
             wire = server.wires[f"forward.{key}"]
@@ -99,12 +99,12 @@ def test_persistent_proxies_begin_where_they_ended():
         late.load_state({name: each.clone() for name, each in tensors.items()}, data)
         second = step(server, MAPS, round=2)
         for key, state in begins.items():
-            assert equal({"": state}, {"": ended[key] if kept == "persistent" else mean})
+            assert equal({"": state}, {"": ended[key] if proxies == "persistent" else mean})
         assert not equal({"": ended["cnn"]}, {"": mean})
         assert equal(second.models, step(late, MAPS, round=2).models)
-        found[kept] = first.models, second.models
-    assert equal(found["global"][0], found["persistent"][0])  # all begin as one random state
-    assert not equal(found["global"][1], found["persistent"][1])
+        results[proxies] = first.models, second.models
+    assert equal(results["global"][0], results["persistent"][0])  # all begin as one random state
+    assert not equal(results["global"][1], results["persistent"][1])
 
 
 def test_a_persistent_proxy_of_a_type_that_is_absent_or_diverges_stays():
@@ -122,8 +122,8 @@ def test_statistics_of_the_public_samples_are_those_of_the_weights_that_are_serv
     data = public()
     for whose in ("running", "public"):
         server = kind(types(*MAPS), SHORT, 4, statistics=whose)
-        found = step(server, MAPS)
-        states = {key: (SPECS[key], found.models[key]) for key in ("resnet", "mobilenet")}
+        result = step(server, MAPS)
+        states = {key: (SPECS[key], result.models[key]) for key in ("resnet", "mobilenet")}
         if kind is ProxyModels:
             states["proxy"] = server.architecture.spec, server.proxy
         for spec, state in states.values():
@@ -145,8 +145,8 @@ def test_a_type_of_the_proxys_architecture_is_copied():
     server = ProxyModels(types(*MAPS), SHORT, 4, same_arch_transfer="copy")
     large = max(MAPS, key=lambda name: models.cost(SPECS[name]).parameters)
     assert server.architecture.spec == SPECS[large]
-    found = step(server, MAPS)
-    assert found.fidelity[large] == 1.0 and equal({large: found.models[large]}, {large: server.proxy})
+    result = step(server, MAPS)
+    assert result.fidelity[large] == 1.0 and equal({large: result.models[large]}, {large: server.proxy})
     only = step(server, (large,), round=2)
     assert equal(only.models, {large: start(large)}) and not only.reports
 
@@ -154,27 +154,27 @@ def test_a_type_of_the_proxys_architecture_is_copied():
 def test_types_that_did_not_take_part_have_no_part():
     server = ProxyModels(types(*MAPS), SHORT, 4)
     before = {name: each.clone() for name, each in server.state()[0].items() if ".cnn/" in name}
-    found = step(server, ("resnet", "mobilenet"))
-    assert found.models.keys() == found.fidelity.keys() == {"resnet", "mobilenet"}
+    result = step(server, ("resnet", "mobilenet"))
+    assert result.models.keys() == result.fidelity.keys() == {"resnet", "mobilenet"}
     assert before and all(torch.equal(each, server.state()[0][name]) for name, each in before.items())
 
 
 def test_without_file_samples_count():
-    found = {}
+    proxies = {}
     for aggregation in ("file", "fedavg"):
         server = ProxyModels(types(*MAPS), SHORT, 4, aggregation=aggregation)
         server.step(1, {name: start(name) for name in MAPS}, {"resnet": 0, "mobilenet": 0, "cnn": 7}, public())
-        found[aggregation] = server.proxy
-    assert not equal({"": found["file"]}, {"": found["fedavg"]})
+        proxies[aggregation] = server.proxy
+    assert not equal({"": proxies["file"]}, {"": proxies["fedavg"]})
 
 
 @pytest.mark.parametrize("aggregation", ["file", "fedavg"])
 def test_pairs_give_each_type_the_mean_by_file_of_itself_and_what_learnt_from_the_others(aggregation):
     names, samples, data = ("cnn", "mlp", "resnet"), {"cnn": 3, "mlp": 5, "resnet": 2}, public()
     switches = {"aggregation": aggregation, "same_arch_transfer": "copy"}
-    found, plain = (PairwiseModels(types(*names), SHORT, 4, **switches) for _ in range(2))
+    server, plain = (PairwiseModels(types(*names), SHORT, 4, **switches) for _ in range(2))
     held = {name: start(name) for name in names}
-    new = found.step(1, held, samples, data).models
+    new = server.step(1, held, samples, data).models
     for i in names:
         states, weights = [], []
         for k in names:
@@ -207,8 +207,8 @@ def test_taps_that_do_not_exist_are_one_sentence():
         ProxyModels(wrong, Options(), 1)
 
 
-def finite(server, found):
-    states = [*found.models.values(), server.state()[0]]
+def finite(server, result):
+    states = [*result.models.values(), server.state()[0]]
     return all(torch.isfinite(each).all() for state in states for each in state.values())
 
 
@@ -217,14 +217,14 @@ def test_a_type_that_diverges_is_left_out_and_keeps_its_model(kind):
     one, without = (kind(types(*MAPS), SHORT, 4) for _ in range(2))
     held = {name: start(name) for name in MAPS}
     held["cnn"] = {name: each * 1e200 for name, each in held["cnn"].items()}  # finite, and its answers are not
-    found = one.step(1, held, dict.fromkeys(MAPS, 10), public())
+    result = one.step(1, held, dict.fromkeys(MAPS, 10), public())
     others = {name: held[name] for name in MAPS if name != "cnn"}
     expected = without.step(1, others, dict.fromkeys(others, 10), public())
-    assert equal({"cnn": found.models["cnn"]}, {"cnn": held["cnn"]})
-    assert found.models.keys() == set(MAPS) and equal(expected.models, found.models)
-    assert found.fidelity == expected.fidelity and found.reports == expected.reports and not expected.diverged
-    wanted = ["forward.cnn", "backward.cnn"] if kind is ProxyModels else [n for n in one.wires if "cnn" in n]
-    assert sorted(found.diverged) == sorted(wanted) and finite(one, found)
+    assert equal({"cnn": result.models["cnn"]}, {"cnn": held["cnn"]})
+    assert result.models.keys() == set(MAPS) and equal(expected.models, result.models)
+    assert result.fidelity == expected.fidelity and result.reports == expected.reports and not expected.diverged
+    diverged = ["forward.cnn", "backward.cnn"] if kind is ProxyModels else [n for n in one.wires if "cnn" in n]
+    assert sorted(result.diverged) == sorted(diverged) and finite(one, result)
     again = one.step(2, {name: start(name) for name in MAPS}, dict.fromkeys(MAPS, 10), public())
     assert not again.diverged and finite(one, again)  # its networks have begun anew
 
@@ -234,9 +234,9 @@ def test_a_type_that_diverges_is_left_out_and_keeps_its_model(kind):
 def test_where_every_transfer_diverges_all_stay_as_they_were(kind, same):
     server = kind(types(*MAPS), replace(SHORT, lr=1e200), 4, same_arch_transfer=same)
     before = copy.deepcopy(getattr(server, "proxy", {}))
-    found = step(server, MAPS)
-    assert set(found.diverged) <= server.wires.keys() and not found.fidelity.keys() & server.wires.keys()
-    assert not found.reports and finite(server, found)
-    assert equal(found.models, {name: start(name) for name in MAPS})
+    result = step(server, MAPS)
+    assert set(result.diverged) <= server.wires.keys() and not result.fidelity.keys() & server.wires.keys()
+    assert not result.reports and finite(server, result)
+    assert equal(result.models, {name: start(name) for name in MAPS})
     if kind is ProxyModels and same == "wire":  # nobody has brought a proxy
-        assert not found.fidelity and equal({"": before}, {"": server.proxy})
+        assert not result.fidelity and equal({"": before}, {"": server.proxy})

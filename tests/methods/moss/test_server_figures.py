@@ -15,13 +15,13 @@ WAYS = [(key, way) for key in (CNN, MLP, LENET) for way in ("to its proxy", "fro
 
 
 def test_first_and_last_round_of_each_transfer() -> None:
-    made = moss()
-    assert made.figures.rows() == []
-    told = [play(made, 1), play(made, 2), play(made, 3)]
-    rows = made.figures.rows()
+    aggregator = moss()
+    assert aggregator.figures.rows() == []
+    internals = [play(aggregator, 1), play(aggregator, 2), play(aggregator, 3)]
+    rows = aggregator.figures.rows()
     assert [(row["type"], row["transfer"]) for row in rows] == WAYS
     assert all((row["first_round"], row["last_round"], row["diverged"]) == (1, 3, 0) for row in rows)
-    for which, round in (("first", told[0]), ("last", told[2])):
+    for which, round in (("first", internals[0]), ("last", internals[2])):
         for row, back in zip(rows[::2], rows[1::2], strict=True):
             forward, backward = (round["transfers"][f"{way}.{row['type']}"] for way in ("forward", "backward"))
             assert row[f"fidelity_{which}"] == round["fidelity"][row["type"]] and back[f"fidelity_{which}"] is None
@@ -30,34 +30,34 @@ def test_first_and_last_round_of_each_transfer() -> None:
 
 
 def test_a_type_that_was_not_there_in_the_first_round() -> None:
-    made = moss()
-    clients = [item.client for item in made.assign(1, np.arange(1, 7)) if item.model != MLP]
-    play(made, 1, participants=clients)
-    play(made, 2)
-    found = {row["type"]: (row["first_round"], row["last_round"]) for row in made.figures.rows()}
-    assert found == {CNN: (1, 2), LENET: (1, 2), MLP: (2, 2)}
+    aggregator = moss()
+    clients = [item.client for item in aggregator.assign(1, np.arange(1, 7)) if item.model != MLP]
+    play(aggregator, 1, participants=clients)
+    play(aggregator, 2)
+    rounds = {row["type"]: (row["first_round"], row["last_round"]) for row in aggregator.figures.rows()}
+    assert rounds == {CNN: (1, 2), LENET: (1, 2), MLP: (2, 2)}
 
 
 def test_a_type_that_is_copied_has_no_row() -> None:
-    made = moss(same_arch_transfer="copy")
-    play(made, 1)
-    assert [(row["type"], row["transfer"]) for row in made.figures.rows()] == WAYS[2:]
+    aggregator = moss(same_arch_transfer="copy")
+    play(aggregator, 1)
+    assert [(row["type"], row["transfer"]) for row in aggregator.figures.rows()] == WAYS[2:]
 
 
 def test_without_proxies_each_pair_has_its_fidelity() -> None:
-    made = moss(proxy=False)
-    told = play(made, 1)
-    rows = {(row["type"], row["transfer"]): row for row in made.figures.rows()}
+    aggregator = moss(proxy=False)
+    internals = play(aggregator, 1)
+    rows = {(row["type"], row["transfer"]): row for row in aggregator.figures.rows()}
     assert len(rows) == 9
-    assert rows[LENET, f"from {MLP}"]["fidelity_first"] == told["fidelity"][f"{MLP}.{LENET}"]
+    assert rows[LENET, f"from {MLP}"]["fidelity_first"] == internals["fidelity"][f"{MLP}.{LENET}"]
 
 
 @pytest.mark.parametrize("keys", [{}, {"proxy": False}], ids=str)
 def test_what_diverged_is_counted(keys: dict[str, Any]) -> None:
-    made = moss(lr=1e30, **keys)
-    play(made, 1)
-    play(made, 2)
-    rows = made.figures.rows()
+    aggregator = moss(lr=1e30, **keys)
+    play(aggregator, 1)
+    play(aggregator, 2)
+    rows = aggregator.figures.rows()
     assert rows and all(row["diverged"] == 2 and row["ce_last"] is None and row["first_round"] is None for row in rows)
 
 

@@ -36,11 +36,11 @@ def test_grouped_convolutions_have_the_derivatives_of_finite_differences(
 ) -> None:
     inputs = _drawn((2, 4, 5, 4), (8, 4 // groups, 3, 3), (8,))
 
-    def made(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
+    def convolution(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         return grouped_conv2d(x, w, bias, (stride,) * 2, (padding,) * 2, (1, 1), groups)
 
-    torch.testing.assert_close(made(*inputs), nn.functional.conv2d(*inputs, stride, padding, 1, groups))
-    assert torch.autograd.gradgradcheck(made, inputs, fast_mode=True)
+    torch.testing.assert_close(convolution(*inputs), nn.functional.conv2d(*inputs, stride, padding, 1, groups))
+    assert torch.autograd.gradgradcheck(convolution, inputs, fast_mode=True)
 
 
 class _Nothing(TorchFunctionMode):
@@ -61,7 +61,7 @@ def test_a_networks_second_derivatives_are_torchs(norm: dict[str, object], train
     theta = {name: each.detach() for name, each in network.named_parameters()}
     x, along = (
         torch.randn(5, 4, 4, 4, dtype=torch.float64),
-        {name: torch.randn_like(own) for name, own in theta.items()},
+        {name: torch.randn_like(tensor) for name, tensor in theta.items()},
     )
     target = torch.tensor([0, 1, 2, 1, 0])
 
@@ -69,16 +69,16 @@ def test_a_networks_second_derivatives_are_torchs(norm: dict[str, object], train
         buffers = {name: each.clone() for name, each in network.named_buffers()}
         return nn.functional.cross_entropy(functional_call(network, {**theta, **buffers}, (x,)), target)
 
-    found = []
+    derivatives = []
     for mode in (_Nothing, TwiceDifferentiable):
         with mode():
             slope, back, *_ = vjp(grad(loss), theta, x)
-        found.append(
+        derivatives.append(
             {**slope, **{f"{name}, curved": each for name, each in back(along)[0].items()}, "x": back(along)[1]}
         )
-    assert found[0].keys() == found[1].keys()
-    for name, each in found[0].items():
-        torch.testing.assert_close(found[1][name], each, msg=lambda text, name=name: f"{name}: {text}")
+    assert derivatives[0].keys() == derivatives[1].keys()
+    for name, each in derivatives[0].items():
+        torch.testing.assert_close(derivatives[1][name], each, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_running_statistics_stay() -> None:

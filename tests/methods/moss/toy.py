@@ -55,16 +55,17 @@ def wire(teacher, student, options=OPTIONS, seed=5):
     """A transfer whose TD is no longer uniform, so that all of phi has a part."""
     specs = SPECS[teacher], SPECS[student]
     generator = torch.Generator().manual_seed(seed)
-    made = Wire(*specs, tuple(map(models.taps, specs)), options, generator)
-    made.phi = {
-        name: (each + 0.3 * torch.randn(each.shape, generator=generator)).double() for name, each in made.phi.items()
+    transfer = Wire(*specs, tuple(map(models.taps, specs)), options, generator)
+    transfer.phi = {
+        name: (each + 0.3 * torch.randn(each.shape, generator=generator)).double()
+        for name, each in transfer.phi.items()
     }
-    made.projections = double(made.projections)
-    return made
+    transfer.projections = double(transfer.projections)
+    return transfer
 
 
-def seen(made, teacher, data, seed=2):
-    return observe(SPECS[teacher], start(teacher, seed), data.x, made.teacher_taps)
+def seen(transfer, teacher, data, seed=2):
+    return observe(SPECS[teacher], start(teacher, seed), data.x, transfer.teacher_taps)
 
 
 def generator(seed=7):

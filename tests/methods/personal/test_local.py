@@ -45,34 +45,37 @@ def client(settings: Any) -> PersonalModelClient:
 
 
 def test_the_server_keeps_the_initial_weights_and_nothing_travels() -> None:
-    made = server(LocalAggregator, "local")
-    before = pool_states(made)
-    play(made, 1)
-    assert equal(pool_states(made)[KEY], before[KEY])
-    (item,) = made.assign(2, np.array([3]))
-    assert (made.traffic(item), made.uploaded(item)) == (0, 0)
-    assert made.evaluation_plan().serve == ["initial@own"] * 6 and not made.evaluation_plan().named
+    aggregator = server(LocalAggregator, "local")
+    before = pool_states(aggregator)
+    play(aggregator, 1)
+    assert equal(pool_states(aggregator)[KEY], before[KEY])
+    (item,) = aggregator.assign(2, np.array([3]))
+    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (0, 0)
+    assert aggregator.evaluation_plan().serve == ["initial@own"] * 6 and not aggregator.evaluation_plan().named
 
 
 def test_clients_that_may_never_train_are_told() -> None:
-    made = server(LocalAggregator, "local", clients=200)
-    assert [event["message"] for event in made.events] == [
+    aggregator = server(LocalAggregator, "local", clients=200)
+    assert [event["message"] for event in aggregator.events] == [
         "clients that no round selects keep the initial weights: num_participants 200 trains every client in every "
-        f"round, and it is {made.args.num_participants}"
+        f"round, and it is {aggregator.args.num_participants}"
     ]
-    assert not server(LocalAggregator, "local", clients=made.args.num_participants).events
-    made.pool, made.args.device_avail_file = ModelPool(), "resampled"  # where not all clients are always there
-    made.init_state(None, made.task)
-    assert "200 trains every client that is online in every round, and" in made.events[-1]["message"]
+    assert not server(LocalAggregator, "local", clients=aggregator.args.num_participants).events
+    aggregator.pool, aggregator.args.device_avail_file = (
+        ModelPool(),
+        "resampled",
+    )  # where not all clients are always there
+    aggregator.init_state(None, aggregator.task)
+    assert "200 trains every client that is online in every round, and" in aggregator.events[-1]["message"]
 
 
 def test_a_client_goes_on_from_its_own_model() -> None:
-    own = floating_tensors(network(9).state_dict())
-    conf, data = client_settings(client_state=own, model_key=KEY), samples(12)
-    found = client(conf).train(data, network(), conf)
+    state = floating_tensors(network(9).state_dict())
+    conf, data = client_settings(client_state=state, model_key=KEY), samples(12)
+    result = client(conf).train(data, network(), conf)
     alone, plain = network(9), client_settings()
     expected = floating_tensors(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
-    assert equal(found["client_state"], expected) and found["client_state"].keys() == own.keys()
+    assert equal(result["client_state"], expected) and result["client_state"].keys() == state.keys()
     first = client_settings(client_state={}, model_key=KEY)  # it keeps nothing yet: the initial weights
     again = floating_tensors(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
     assert equal(client(first).train(data, network(), first)["client_state"], again)
@@ -81,7 +84,7 @@ def test_a_client_goes_on_from_its_own_model() -> None:
 def test_side_by_side_is_one_after_another() -> None:
     data = [samples(12), samples(9)]
     owns = [floating_tensors(network(9).state_dict()), {}]
-    confs = [client_settings(number, client_state=own, model_key=KEY) for number, own in enumerate(owns, 1)]
+    confs = [client_settings(number, client_state=state, model_key=KEY) for number, state in enumerate(owns, 1)]
     alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]
     module, stack = network(), stacked(network(), SHAPE)
     assert stack is not None
@@ -98,11 +101,11 @@ def test_side_by_side_is_one_after_another() -> None:
 
 
 def test_what_it_keeps_is_what_it_is_served() -> None:
-    own, module = floating_tensors(network(9).state_dict()), network()
-    client(client_settings()).load_personal_model(module, client_settings(client_state=own))
+    state, module = floating_tensors(network(9).state_dict()), network()
+    client(client_settings()).load_personal_model(module, client_settings(client_state=state))
     expected = network()
-    enter(expected, own)
-    assert equal(floating_tensors(module.state_dict()), own) and equal(
+    enter(expected, state)
+    assert equal(floating_tensors(module.state_dict()), state) and equal(
         dict(module.state_dict()), dict(expected.state_dict())
     )
 
@@ -143,7 +146,7 @@ def test_one_client_alone_trains_as_under_fedavg(job_file: Path) -> None:
     for one, other in zip(local["rounds"], averaged["rounds"], strict=True):
         assert one["participants"] == other["participants"] == [5]
         assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-5)
-    first, last = (local["rounds"][place]["train_loss"] for place in (0, -1))
+    first, last = (local["rounds"][index]["train_loss"] for index in (0, -1))
     assert last != first
 
 

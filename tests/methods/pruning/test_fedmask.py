@@ -47,28 +47,28 @@ def conf(**changes: Any) -> Any:
 
 
 def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -> None:
-    found = trained(conf())
-    kept = unpack_channels(found["client_state"], channels.whole(SPEC))
-    assert channels.widths(kept) == TARGET
-    inside = channels.masks(models.layout(SPEC), kept, WEIGHTS)
-    bits = masks.unpack(found["client_state"], WEIGHTS)
+    result = trained(conf())
+    active = unpack_channels(result["client_state"], channels.whole(SPEC))
+    assert channels.widths(active) == TARGET
+    inside = channels.masks(models.layout(SPEC), active, WEIGHTS)
+    bits = masks.unpack(result["client_state"], WEIGHTS)
     for name, drawn in WEIGHTS.items():
-        assert torch.equal(found["update_weight"][name], torch.where(bits[name], drawn, 0.0))
+        assert torch.equal(result["update_weight"][name], torch.where(bits[name], drawn, 0.0))
         assert not bits[name][~inside[name]].any()
     assert any(bool((~bits[name] & inside[name]).any()) for name in WEIGHTS)
-    still = trained(conf(local_steps=1, client_state=found["client_state"]))  # the structure stays
+    still = trained(conf(local_steps=1, client_state=result["client_state"]))  # the structure stays
     assert all(
-        torch.equal(one, kept[g]) for g, one in unpack_channels(still["client_state"], channels.whole(SPEC)).items()
+        torch.equal(one, active[g]) for g, one in unpack_channels(still["client_state"], channels.whole(SPEC)).items()
     )
 
 
 def test_scores_move_by_the_straight_through_gradient() -> None:
     """One step: a bit flips where lr * dL/dw * W * sigma'(1) crosses the distance of 1 to the threshold."""
-    kept = channels.whole(SPEC)
+    active = channels.whole(SPEC)
     statistics = {name: DRAWN[name] for name in DRAWN if name not in NAMES}
     ones = masks.pack({name: torch.ones_like(weight, dtype=torch.bool) for name, weight in WEIGHTS.items()})
-    settings = conf(client_state={**pack_channels(kept), **ones, **statistics}, local_steps=1, client_momentum=0.0)
-    found = trained(settings, off=0.0)
+    settings = conf(client_state={**pack_channels(active), **ones, **statistics}, local_steps=1, client_momentum=0.0)
+    result = trained(settings, off=0.0)
     generator = torch.Generator().manual_seed(2)
     for weight in WEIGHTS.values():
         torch.rand(weight.shape, generator=generator)
@@ -80,7 +80,7 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
     torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
     slope = float(torch.sigmoid(torch.tensor(1.0)) * torch.sigmoid(torch.tensor(-1.0)))
     flipped = 0
-    for name, bit in masks.unpack(found["client_state"], WEIGHTS).items():
+    for name, bit in masks.unpack(result["client_state"], WEIGHTS).items():
         score = 1 - LR * module.get_parameter(name).grad * WEIGHTS[name] * slope  # type: ignore[operator]
         sure = score.abs() > 1e-3
         assert torch.equal(bit[sure], (score > 0)[sure])
@@ -90,46 +90,46 @@ def test_scores_move_by_the_straight_through_gradient() -> None:
 
 def test_a_clients_own_model_is_what_it_learnt_last() -> None:
     settings = conf()
-    found = trained(settings)
-    settings = replace(settings, client_state=found["client_state"])
+    result = trained(settings)
+    settings = replace(settings, client_state=result["client_state"])
     module = models.build(SPEC)
     client(settings).load_personal_model(module, settings)
     for name, tensor in module.state_dict().items():
-        assert torch.equal(tensor, found["update_weight"][name]), name
+        assert torch.equal(tensor, result["update_weight"][name]), name
 
 
 def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: Path) -> None:
-    made = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
+    aggregator = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
     files = ClientFiles(tmp_path, 3)
-    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
-    drawn, generator = made._drawn, torch.Generator().manual_seed(1)
-    kept = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
-    updates, bits, inside = updates_for(made, 1, made.assign(1, np.array([1, 2, 3]))), [], []
-    for place, update in enumerate(updates):
-        own = {group: one[place] for group, one in kept.items()}
-        inside.append(channels.masks(made.layout, own, drawn))
+    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    drawn, generator = aggregator._drawn, torch.Generator().manual_seed(1)
+    active = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
+    updates, bits, inside = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 3]))), [], []
+    for index, update in enumerate(updates):
+        client_active = {group: one[index] for group, one in active.items()}
+        inside.append(channels.masks(aggregator.layout, client_active, drawn))
         bits.append(
             {name: (torch.rand(w.shape, generator=generator) < 0.5) & inside[-1][name] for name, w in drawn.items()}
         )
-        files.write(1, "global", update.client, {**pack_channels(own), **masks.pack(bits[-1])})
-        state = {**made.pool["global"].state, **{n: torch.where(bits[-1][n], w, 0.0) for n, w in drawn.items()}}
-        made.collect(1, update, state)
-    made.aggregate(1, updates, {})
+        files.write(1, "global", update.client, {**pack_channels(client_active), **masks.pack(bits[-1])})
+        state = {**aggregator.pool["global"].state, **{n: torch.where(bits[-1][n], w, 0.0) for n, w in drawn.items()}}
+        aggregator.collect(1, update, state)
+    aggregator.aggregate(1, updates, {})
     for name, weight in drawn.items():
         may = sum(one[name].long() for one in inside)
         does = sum(one[name].long() for one in bits)
         expected = torch.where(may == 0, True, 2 * does > may)  # all counted before
-        assert torch.equal(made.pool["global"].state[name], torch.where(expected, weight, 0.0))
+        assert torch.equal(aggregator.pool["global"].state[name], torch.where(expected, weight, 0.0))
 
 
 def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
-    made = server(FedMaskAggregator, "fedmask", param_ratio=[0.4], groups=[6])
-    every = sum(-(-weight.numel() // 8) for weight in made._drawn.values())
-    assert mask_bytes(made.pool["global"].spec) == every < made.pool["global"].cost.bytes / 25
-    first = made.assign(1, np.array([1]))[0]
-    small = mask_bytes(next(iter(made.type_specs().values())))
-    assert first.bytes == every and first.upload == small + made.bit_bytes and first.compute_fraction == 1.0
-    for group, one in made.active.items():
-        one[0] = torch.arange(one.shape[1]) < made.target(1)[group]
-    later = made.assign(2, np.array([1]))[0]
+    aggregator = server(FedMaskAggregator, "fedmask", param_ratio=[0.4], groups=[6])
+    every = sum(-(-weight.numel() // 8) for weight in aggregator._drawn.values())
+    assert mask_bytes(aggregator.pool["global"].spec) == every < aggregator.pool["global"].cost.bytes / 25
+    first = aggregator.assign(1, np.array([1]))[0]
+    small = mask_bytes(next(iter(aggregator.type_specs().values())))
+    assert first.bytes == every and first.upload == small + aggregator.bit_bytes and first.compute_fraction == 1.0
+    for group, one in aggregator.active.items():
+        one[0] = torch.arange(one.shape[1]) < aggregator.target(1)[group]
+    later = aggregator.assign(2, np.array([1]))[0]
     assert later.bytes == later.upload == small and later.compute_fraction < 1.0

@@ -41,47 +41,47 @@ def samples() -> ClientSamples:
     return ClientSamples(x, torch.randint(0, 5, (10,), generator=generator))
 
 
-def conf(sets: bool, own: State | None = None, **changes: Any) -> Any:
-    asked = {"set": sets, "share": 0.4}
-    return client_settings(3, **{"client_state": own or {}, "fedskel": asked, **changes})
+def conf(sets: bool, state: State | None = None, **changes: Any) -> Any:
+    objective = {"set": sets, "share": 0.4}
+    return client_settings(3, **{"client_state": state or {}, "fedskel": objective, **changes})
 
 
-def of(own: State) -> State:
-    return skeleton_of(own, filters(network()), network().state_dict())
+def of(state: State) -> State:
+    return skeleton_of(state, filters(network()), network().state_dict())
 
 
 def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothing() -> None:
     settings, module = conf(True, local_steps=1), network()
-    found = SkeletonClient(settings).train(samples(), module, settings)
+    result = SkeletonClient(settings).train(samples(), module, settings)
     data, sums = samples(), {}
     (rows,) = SkeletonClient(settings).batches(10, settings)
     other = network().train()
     for name, layer in filters(other).items():
         layer.register_forward_hook(lambda _l, _i, out, name=name: sums.update({name: out.abs().mean((2, 3)).sum(0)}))
     other(data.x[rows])
-    for name, one in of(found["client_state"]).items():
+    for name, one in of(result["client_state"]).items():
         assert int(one.sum()) == skeleton_size(len(one), 0.4)
         assert sums[name][one].min() >= sums[name][~one].max()
     plain = network()
     SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, client_state=None))
-    assert all(torch.equal(t, plain.state_dict()[name]) for name, t in found["update_weight"].items())
-    assert all(torch.equal(found["client_state"][name], t) for name, t in module.state_dict().items())
+    assert all(torch.equal(t, plain.state_dict()[name]) for name, t in result["update_weight"].items())
+    assert all(torch.equal(result["client_state"][name], t) for name, t in module.state_dict().items())
 
 
 def test_other_filters_stay_and_pass_no_gradient() -> None:
     first = conf(True)
-    own = SkeletonClient(first).train(samples(), network(), first)["client_state"]
-    settings, handed = conf(False, own, local_steps=1, client_momentum=0.0), network(9)
+    state = SkeletonClient(first).train(samples(), network(), first)["client_state"]
+    settings, handed = conf(False, state, local_steps=1, client_momentum=0.0), network(9)
     begin = {name: tensor.clone() for name, tensor in handed.state_dict().items()}
-    skeleton = of(own)
-    found = SkeletonClient(settings).train(samples(), handed, settings)["update_weight"]
+    skeleton = of(state)
+    after = SkeletonClient(settings).train(samples(), handed, settings)["update_weight"]
     start = {}
     for name, tensor in begin.items():
         layer = name.removesuffix(".weight")
         inside = skeleton[layer].view(-1, 1, 1, 1) if layer in skeleton else torch.tensor(False)
-        start[name] = torch.where(inside, tensor, own[name])  # the server's where its skeleton is, else its own
+        start[name] = torch.where(inside, tensor, state[name])  # the server's where its skeleton is, else its own
         if layer in skeleton:
-            assert torch.equal(found[name][~skeleton[layer]], own[name][~skeleton[layer]])
+            assert torch.equal(after[name][~skeleton[layer]], state[name][~skeleton[layer]])
     # against torch's autograd on a network whose convolutions answer with a detached part
     other = models.build(SPEC)
     other.load_state_dict(start)
@@ -98,42 +98,46 @@ def test_other_filters_stay_and_pass_no_gradient() -> None:
             decay = torch.where(skeleton[layer].view(-1, 1, 1, 1), decay, 0.0)
         step = 0.0 if parameter.grad is None else settings.learning_rate * (parameter.grad + decay)
         expected = start[name] - step
-        torch.testing.assert_close(found[name], expected, atol=1e-6, rtol=1e-5)
-        moved += not torch.equal(found[name], start[name])
+        torch.testing.assert_close(after[name], expected, atol=1e-6, rtol=1e-5)
+        moved += not torch.equal(after[name], start[name])
     assert moved > 3
 
 
 def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) -> None:
-    made = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[0.5], groups=[3], weighted=False, every=3)
+    aggregator = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[0.5], groups=[3], weighted=False, every=3)
     files = ClientFiles(tmp_path, 3)
-    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
-    made.has[:], generator = True, torch.Generator().manual_seed(4)
-    old = {name: tensor.clone() for name, tensor in made.pool["global"].state.items()}
-    updates, chosen, states = updates_for(made, 2, made.assign(2, np.array([1, 2, 3]))), [], []
+    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    aggregator.has[:], generator = True, torch.Generator().manual_seed(4)
+    old = {name: tensor.clone() for name, tensor in aggregator.pool["global"].state.items()}
+    updates, chosen, states = updates_for(aggregator, 2, aggregator.assign(2, np.array([1, 2, 3]))), [], []
     for update in updates:
-        one = {name: torch.rand(layer.out_channels, generator=generator) < 0.5 for name, layer in made._layers.items()}
+        one = {
+            name: torch.rand(layer.out_channels, generator=generator) < 0.5
+            for name, layer in aggregator._layers.items()
+        }
         files.write(2, "global", update.client, {f"{SKELETON}{n}": b for n, b in masks.pack(one).items()})
         chosen.append(one)
         states.append(trained(old, update.client))
-        made.collect(2, update, states[-1])
-    made.aggregate(2, updates, {})
-    new = made.pool["global"].state
+        aggregator.collect(2, update, states[-1])
+    aggregator.aggregate(2, updates, {})
+    new = aggregator.pool["global"].state
     for name, tensor in old.items():
         layer = name.removesuffix(".weight")
         if layer not in chosen[0]:
             assert torch.equal(new[name], tensor)  # norms and the classifier are the clients' own
             continue
         for row in range(len(tensor)):
-            holders = [states[place][name][row] for place in range(3) if chosen[place][layer][row]]
+            holders = [states[index][name][row] for index in range(3) if chosen[index][layer][row]]
             expected = torch.stack(holders).mean(0) if holders else tensor[row]
             torch.testing.assert_close(new[name][row], expected)
 
 
 def test_a_type_tells_that_forward_passes_are_whole() -> None:
     whole = models.cost(models.named_spec("nasbench201_base", SHAPE, CLASSES)).forward_macs
-    made = server(FedSkelAggregator, "fedskel", clients=3, capacity=[whole - 1, whole, whole], param_ratio=[0.4],
-                  groups=[3])  # fmt: skip
-    assert [event["message"] for event in made.events][-1] == (
+    aggregator = server(
+        FedSkelAggregator, "fedskel", clients=3, capacity=[whole - 1, whole, whole], param_ratio=[0.4], groups=[3]
+    )
+    assert [event["message"] for event in aggregator.events][-1] == (
         f"each step of fedskel passes the whole model forward, {whole:,} MACs per sample, which 1 of 3 clients do not "
         "afford; a type's size tells what it keeps of the backward pass and of what travels"
     )
@@ -141,21 +145,21 @@ def test_a_type_tells_that_forward_passes_are_whole() -> None:
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_rounds_traffic_and_effort(share: float) -> None:
-    made = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[share], groups=[3], every=2)
-    cost, everybody = made.pool["global"].cost, np.array([1, 2, 3])
-    bits = sum(-(-layer.out_channels // 8) for layer in made._layers.values())
-    for item in made.assign(1, everybody):
+    aggregator = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[share], groups=[3], every=2)
+    cost, everybody = aggregator.pool["global"].cost, np.array([1, 2, 3])
+    bits = sum(-(-layer.out_channels // 8) for layer in aggregator._layers.values())
+    for item in aggregator.assign(1, everybody):
         assert item.objective["fedskel"]["set"] and item.bytes == cost.bytes and item.upload == cost.bytes + bits
-    made.has[:2] = True
-    items = made.assign(2, everybody)
+    aggregator.has[:2] = True
+    items = aggregator.assign(2, everybody)
     assert [item.objective["fedskel"]["set"] for item in items] == [False, False, True]
-    weights = {name: made.pool["global"].state[f"{name}.weight"] for name in made._layers}
-    own = sum(w[0].nbytes * skeleton_size(len(w), made.shares[0]) for w in weights.values())
-    assert items[0].bytes == own and items[0].upload is None
+    weights = {name: aggregator.pool["global"].state[f"{name}.weight"] for name in aggregator._layers}
+    skeleton_bytes = sum(w[0].nbytes * skeleton_size(len(w), aggregator.shares[0]) for w in weights.values())
+    assert items[0].bytes == skeleton_bytes and items[0].upload is None
     # the forward pass is whole, the backward pass of convolutions is that of the skeleton
     assert items[0].compute_fraction + items[0].forward_fraction == pytest.approx(1.0)
     assert share == 1.0 or items[0].compute_fraction < 0.5
-    assert all(item.objective["fedskel"]["set"] for item in made.assign(3, everybody))
+    assert all(item.objective["fedskel"]["set"] for item in aggregator.assign(3, everybody))
 
 
 class Parted(torch.nn.Module):
@@ -175,24 +179,24 @@ class Parted(torch.nn.Module):
 
 @pytest.mark.parametrize("ratio", [0.4, 0.05])
 def test_macs_are_those_of_gradients_that_pass_only_skeleton_filters(ratio: float) -> None:
-    made = server(FedSkelAggregator, "fedskel", clients=1, param_ratio=[ratio], groups=[1], every=2)
-    made.has[:] = True
-    (item,) = made.assign(2, np.array([1]))
+    aggregator = server(FedSkelAggregator, "fedskel", clients=1, param_ratio=[ratio], groups=[1], every=2)
+    aggregator.has[:] = True
+    (item,) = aggregator.assign(2, np.array([1]))
     module = network()
     for name, layer in filters(network()).items():
         assert layer.bias is None and layer.groups == 1
         parent, _, attribute = name.rpartition(".")
-        parted = Parted(layer, skeleton_size(layer.out_channels, made.shares[0]))
+        parted = Parted(layer, skeleton_size(layer.out_channels, aggregator.shares[0]))
         setattr(module.get_submodule(parent), attribute, parted)
     counter, data = MacCounter(), samples()
     with counter.counting():
         torch.nn.functional.cross_entropy(module.train()(data.x), data.y).backward()
-    cost = made.pool["global"].cost
+    cost = aggregator.pool["global"].cost
     macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
     assert macs == pytest.approx((counter.read() or 0) / 10, rel=1e-12)
 
 
-@pytest.mark.parametrize(("keys", "told"), [({"rounds": 1}, True), ({"every": 1}, True), ({"rounds": 2}, False)])
-def test_a_job_without_rounds_that_train_skeletons_says_so(keys: dict[str, Any], told: bool) -> None:
-    made = server(FedSkelAggregator, "fedskel", param_ratio=(1.0, 0.4), groups=(3, 3), **keys)
-    assert any(notice.startswith("no client trains only its skeleton") for notice in made.notices) == told
+@pytest.mark.parametrize(("keys", "warned"), [({"rounds": 1}, True), ({"every": 1}, True), ({"rounds": 2}, False)])
+def test_a_job_without_rounds_that_train_skeletons_says_so(keys: dict[str, Any], warned: bool) -> None:
+    aggregator = server(FedSkelAggregator, "fedskel", param_ratio=(1.0, 0.4), groups=(3, 3), **keys)
+    assert any(notice.startswith("no client trains only its skeleton") for notice in aggregator.notices) == warned

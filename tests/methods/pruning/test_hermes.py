@@ -46,11 +46,11 @@ def known(data: ClientSamples, client: int = 3) -> ClientSamples:
     return judged_right(network(), data, conf(client))
 
 
-def conf(client: int = 3, kept: channels.Active | None = None, **changes: Any) -> Any:
-    asked = {"threshold": 0.9, "step": 0.25, "target": TARGET}
-    own = {} if kept is None else pack_channels(kept)
-    values = {"client_state": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
-    return client_settings(client, **{**values, "hermes": asked, "group_lasso": 0.01, **changes})
+def conf(client: int = 3, active: channels.Active | None = None, **changes: Any) -> Any:
+    objective = {"threshold": 0.9, "step": 0.25, "target": TARGET}
+    state = {} if active is None else pack_channels(active)
+    values = {"client_state": state, "test_bsz": 4, "model_key": "global", "held_out": 0.25}
+    return client_settings(client, **{**values, "hermes": objective, "group_lasso": 0.01, **changes})
 
 
 def client(settings: Any) -> HermesClient:
@@ -60,23 +60,23 @@ def client(settings: Any) -> HermesClient:
 def after(data: ClientSamples, settings: Any) -> channels.Active:
     module = network()
     trains, client_state = client(settings).enter(data, module, settings)
-    kept = unpack_channels(client_state, channels.whole(SPEC))
-    mask = channels.masks(models.layout(SPEC), kept, dict(module.named_parameters()))
+    active = unpack_channels(client_state, channels.whole(SPEC))
+    mask = channels.masks(models.layout(SPEC), active, dict(module.named_parameters()))
     for name, parameter in module.named_parameters():
         assert torch.equal(trains[name], mask[name]) and not parameter[~mask[name]].any()
-    return kept
+    return active
 
 
 def test_a_good_model_loses_its_weakest_channels_down_to_the_target() -> None:
     data = known(samples(12))
-    kept = after(data, conf())
+    active = after(data, conf())
     whole = channels.widths(channels.whole(SPEC))
-    assert channels.widths(kept) == next_widths(whole, TARGET, 0.25)
+    assert channels.widths(active) == next_widths(whole, TARGET, 0.25)
     strength = channels.strength(models.layout(SPEC), dict(network().named_parameters()))
-    for group, one in kept.items():
+    for group, one in active.items():
         assert strength[group][one].min() >= strength[group][~one].max()
     target = channels.strongest(strength, TARGET)
-    again = after(data, conf(kept=target))  # the target is where it ends
+    again = after(data, conf(active=target))  # the target is where it ends
     assert all(torch.equal(one, target[group]) for group, one in again.items())
 
 
@@ -108,58 +108,58 @@ def test_group_lasso_is_the_gradient_of_the_sum_of_filters_norms(cohort: bool) -
     lead = (lambda t: t[None]) if cohort else (lambda t: t)
     parameters = [lead(one.clone()) for one in start]
     sgd.begin(parameters).step(parameters, [lead(one) for one in zeros], cohort=cohort)
-    wanted = weight.clone().requires_grad_()
-    norms = wanted.flatten(1)[[0, 1, 3]].norm(dim=1).sum()
-    (gradient,) = torch.autograd.grad(norms, wanted)
+    expected = weight.clone().requires_grad_()
+    norms = expected.flatten(1)[[0, 1, 3]].norm(dim=1).sum()
+    (gradient,) = torch.autograd.grad(norms, expected)
     torch.testing.assert_close(parameters[0].view(4, 3, 2, 2), weight - 0.1 * 0.3 * gradient)
     assert torch.equal(parameters[1].view(4), bias)
 
 
 def test_side_by_side_is_one_after_another() -> None:
     data = [samples(20, 0), known(samples(9, 1), 1)]  # the second one prunes
-    confs = [conf(place, local_steps=6 - place) for place in range(2)]
+    confs = [conf(index, local_steps=6 - index) for index in range(2)]
     stack, module = stacked(network(), SHAPE), network()
     assert stack is not None
     cohort = Cohort(stack, module, SHAPE, 2, torch.device("cpu"), channels_last=True)
     cohort.restore({name: tensor.detach().clone() for name, tensor in module.state_dict().items()})
     together = client(confs[0]).train_cohort(data, cohort, confs)
     states = cohort.trained([one.local_steps for one in confs])
-    for place, other in enumerate(together):
-        own = conf(place, local_steps=6 - place)
-        alone = client(own).train(data[place], network(), own)
+    for index, other in enumerate(together):
+        settings = conf(index, local_steps=6 - index)
+        alone = client(settings).train(data[index], network(), settings)
         assert isinstance(other, dict)
         assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         for name, tensor in alone["update_weight"].items():
-            assert float((tensor - states[name][place]).abs().max()) < 1e-9
+            assert float((tensor - states[name][index]).abs().max()) < 1e-9
     assert not all(
         bool(one.all()) for one in unpack_channels(together[1]["client_state"], channels.whole(SPEC)).values()
     )  # type: ignore[index]
 
 
 def test_only_what_overlaps_travels() -> None:
-    made = server(HermesAggregator, "hermes", model="lenet_6k", clients=3, ranges=["1-1", "2-2", "3-3"])
-    state: State = made.pool["global"].state
+    aggregator = server(HermesAggregator, "hermes", model="lenet_6k", clients=3, ranges=["1-1", "2-2", "3-3"])
+    state: State = aggregator.pool["global"].state
     whole = sum(tensor.nbytes for tensor in state.values())
-    bits = sum(-(-every.shape[1] // 8) for every in made.active.values())
-    first = made.assign(1, torch.arange(1, 4).numpy())
+    bits = sum(-(-every.shape[1] // 8) for every in aggregator.active.values())
+    first = aggregator.assign(1, torch.arange(1, 4).numpy())
     assert [item.bytes for item in first] == [whole + bits] * 3 and [item.compute_fraction for item in first] == [
         1.0
     ] * 3
-    for group, every in made.active.items():
+    for group, every in aggregator.active.items():
         every[0, 0] = every[1, 0] = False  # client 3 has the first channels for itself
         assert every[2].all(), group
-    items = made.assign(2, torch.arange(1, 4).numpy())
-    masks = channels.masks(made.layout, made.active_channels(1), state)
+    items = aggregator.assign(2, torch.arange(1, 4).numpy())
+    masks = channels.masks(aggregator.layout, aggregator.active_channels(1), state)
     shared = sum(int(mask.sum()) * state[name].itemsize for name, mask in masks.items())
     assert [item.bytes for item in items] == [shared + bits] * 3
     assert items[0].compute_fraction == items[1].compute_fraction < items[2].compute_fraction == 1.0
 
 
 def test_passes_over_validation_samples_count_until_a_client_is_pruned_to_its_target() -> None:
-    made = server(HermesAggregator, "hermes", clients=3, param_ratio=[0.5, 1.0], groups=[1, 2], validation=0.25)
-    pruning, _, done = sorted(made.assign(1, np.array([1, 2, 3])), key=lambda item: -item.forward_fraction)
-    samples = int(made.task.train_sizes[pruning.client - 1])
-    seen = made.task.step_sizes(pruning.client, pruning.overrides).sum()
+    aggregator = server(HermesAggregator, "hermes", clients=3, param_ratio=[0.5, 1.0], groups=[1, 2], validation=0.25)
+    pruning, _, done = sorted(aggregator.assign(1, np.array([1, 2, 3])), key=lambda item: -item.forward_fraction)
+    samples = int(aggregator.task.train_sizes[pruning.client - 1])
+    seen = aggregator.task.step_sizes(pruning.client, pruning.overrides).sum()
     # BatchNorm's statistics are measured on the other samples
     assert pruning.forward_fraction == pytest.approx(pruning.compute_fraction * samples / seen)
     assert done.forward_fraction == 0.0
@@ -183,26 +183,26 @@ def test_clients_may_begin_at_their_types_size(job_file: Path, start: str) -> No
 
 
 def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_channels() -> None:
-    made = server(HermesAggregator, "hermes", groups=[2, 2, 2], start="type", model="nasbench201_base")
+    aggregator = server(HermesAggregator, "hermes", groups=[2, 2, 2], start="type", model="nasbench201_base")
     for client in range(1, 7):
-        target = made.target(client)
-        kept = made.active_channels(client)
-        assert channels.widths(kept) == target
-        assert all(bool(one[: target[group]].all()) for group, one in kept.items())
-    made.assign(1, np.arange(1, 7))
-    assert min(made.item_of(client).compute_fraction for client in range(1, 7)) < 1
-    assert max(made.item_of(client).compute_fraction for client in range(1, 7)) == 1
+        target = aggregator.target(client)
+        active = aggregator.active_channels(client)
+        assert channels.widths(active) == target
+        assert all(bool(one[: target[group]].all()) for group, one in active.items())
+    aggregator.assign(1, np.arange(1, 7))
+    assert min(aggregator.item_of(client).compute_fraction for client in range(1, 7)) < 1
+    assert max(aggregator.item_of(client).compute_fraction for client in range(1, 7)) == 1
 
 
 def test_a_job_in_which_nobody_pruned_says_so_at_its_end() -> None:
     keys: dict[str, Any] = {"param_ratio": (1.0, 0.4), "groups": (3, 3)}
-    made = server(HermesAggregator, "hermes", **keys)
-    assert made.unreached() == (
+    aggregator = server(HermesAggregator, "hermes", **keys)
+    assert aggregator.unreached() == (
         "no client has pruned: that takes an accuracy of at least 0.5, hermes.threshold, on its validation samples"
     )
-    for one in made.active.values():
+    for one in aggregator.active.values():
         one[2, -1] = False
-    assert made.unreached() is None
+    assert aggregator.unreached() is None
     assert server(HermesAggregator, "hermes", start="type", **keys).unreached() is None
     whole = server(HermesAggregator, "hermes", param_ratio=(1.0,), groups=(6,))
     assert whole.unreached() is None  # nobody was to prune

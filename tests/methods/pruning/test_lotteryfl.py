@@ -61,8 +61,8 @@ def drawn_mask(seed: int, share: float = 0.7) -> State:
 
 
 def conf(client: int = 3, mask: State | None = None, **changes: Any) -> ClientConfig:
-    own: State = {} if mask is None else masks.pack(mask)
-    values = {"client_state": own, "test_bsz": 4, "model_key": "global", "held_out": 0.25, "ticket": TICKET}
+    state: State = {} if mask is None else masks.pack(mask)
+    values = {"client_state": state, "test_bsz": 4, "model_key": "global", "held_out": 0.25, "ticket": TICKET}
     return client_settings(client, **{**values, **changes})
 
 
@@ -87,16 +87,16 @@ def test_a_good_model_is_pruned_and_rewound() -> None:
     handed, settings = start(module), conf(mask=mask)
     trains, _ = client(settings).enter(known(samples(12), mask), module, settings)
     expected = masks.pruned(mask, handed, 0.1)
-    theta, found = models.initial_state(SPEC, 1), start(module)
+    theta, after = models.initial_state(SPEC, 1), start(module)
     assert masks.survivors(expected) < masks.survivors(mask)
     for name in NAMES:
         if name in mask:
             assert torch.equal(trains[name], expected[name])
-            assert torch.equal(found[name], torch.where(expected[name], theta[name].double(), 0.0))
+            assert torch.equal(after[name], torch.where(expected[name], theta[name].double(), 0.0))
         else:
-            assert torch.equal(found[name], theta[name].double())
-    for name in set(found) - set(NAMES):
-        assert torch.equal(found[name], handed[name])
+            assert torch.equal(after[name], theta[name].double())
+    for name in set(after) - set(NAMES):
+        assert torch.equal(after[name], handed[name])
 
 
 @pytest.mark.parametrize(("known_share", "ticket"), [(0.5, {}), (1.0, {"target": 0.75}), (0.25, {"threshold": 0.3})])
@@ -117,16 +117,16 @@ def test_a_poor_model_or_a_small_ticket_is_not(known_share: float, ticket: dict[
 
 def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
     """They are means over other networks, or re-estimated when models are tested: pruning must not depend on that."""
-    data, settings, found = samples(12), conf(mask=drawn_mask(1, 0.7)), []
+    data, settings, accuracies = samples(12), conf(mask=drawn_mask(1, 0.7)), []
     for shift in (0.0, 3.0):
         module = network()
         for part in module.modules():
             if isinstance(part, torch.nn.BatchNorm2d):
                 part.running_mean += shift  # type: ignore[operator]
         before = start(module)
-        found.append(client(settings).accuracy(data, module, settings))
+        accuracies.append(client(settings).accuracy(data, module, settings))
         assert all(torch.equal(tensor, before[name]) for name, tensor in start(module).items())
-    assert found[0] == found[1]
+    assert accuracies[0] == accuracies[1]
     assert client(settings).accuracy(known(data, {}), network(), settings) == 1.0
 
 
@@ -146,7 +146,7 @@ def test_pruned_weights_stay_zero_under_momentum_and_decay(keys: dict[str, Any])
     mask, data = drawn_mask(1), samples(8)
     settings = conf(mask=mask, ticket={**TICKET, "threshold": 0.99}, local_steps=4, batch_size=9, **keys)
     module, other = network(), network().train()
-    found = client(settings).train(data, module, settings)
+    result = client(settings).train(data, module, settings)
     rows, validation = hold_out(8, 0.25, settings.seed, settings.client_id)
     assert len(validation) == 2 and sorted([*rows, *validation]) == list(range(8))
     parameters = dict(other.named_parameters())
@@ -163,21 +163,21 @@ def test_pruned_weights_stay_zero_under_momentum_and_decay(keys: dict[str, Any])
             torch.nn.utils.clip_grad_norm_(other.parameters(), settings.clip_norm)
         optimizer.step()
     for name, parameter in parameters.items():
-        torch.testing.assert_close(found["update_weight"][name], parameter.detach(), atol=1e-10, rtol=1e-8)
+        torch.testing.assert_close(result["update_weight"][name], parameter.detach(), atol=1e-10, rtol=1e-8)
     for name, one in mask.items():
-        assert bool((found["update_weight"][name][~one] == 0).all())
-        assert torch.equal(masks.unpack(found["client_state"], parameters)[name], one)
+        assert bool((result["update_weight"][name][~one] == 0).all())
+        assert torch.equal(masks.unpack(result["client_state"], parameters)[name], one)
 
 
 @pytest.mark.parametrize("keys", [{}, {"clip_norm": 0.2}, {"local_epochs": 2}])
 def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     counts, drawn = [20, 9, 7], [drawn_mask(5), drawn_mask(6), {}]
-    data = [samples(count, place) for place, count in enumerate(counts)]
+    data = [samples(count, index) for index, count in enumerate(counts)]
     data[1] = known(data[1], drawn[1], 1)  # this one prunes and rewinds
 
-    def settings(place: int) -> ClientConfig:
-        steps = 2 * -(-trained_on(counts[place], 0.25) // 5) if "local_epochs" in keys else 10 - place
-        return conf(place, drawn[place], **{"local_steps": steps, **keys})
+    def settings(index: int) -> ClientConfig:
+        steps = 2 * -(-trained_on(counts[index], 0.25) // 5) if "local_epochs" in keys else 10 - index
+        return conf(index, drawn[index], **{"local_steps": steps, **keys})
 
     module = network()
     begin = start(module)
@@ -185,80 +185,80 @@ def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
     assert stack is not None
     cohort = Cohort(stack, module, SHAPE, 3, torch.device("cpu"), channels_last=True)
     cohort.restore(begin)
-    confs = [settings(place) for place in range(3)]
+    confs = [settings(index) for index in range(3)]
     together = client(confs[0], lambda key: network()).train_cohort(data, cohort, confs)
     states = cohort.trained([one.local_steps for one in confs])
-    kept = []
-    for place, other in enumerate(together):
-        own = settings(place)
-        alone = client(own).train(data[place], network(), own)
+    tickets = []
+    for index, other in enumerate(together):
+        config = settings(index)
+        alone = client(config).train(data[index], network(), config)
         assert isinstance(other, dict) and other["trained_size"] == alone["trained_size"] and other["success"]
         assert all(torch.equal(one, alone["client_state"][name]) for name, one in other["client_state"].items())
         assert abs(other["moving_loss"] - alone["moving_loss"]) < 1e-9
-        kept.append(masks.unpack(alone["client_state"], masks.prunable(dict(network().named_parameters()))))
+        tickets.append(masks.unpack(alone["client_state"], masks.prunable(dict(network().named_parameters()))))
         for name, tensor in alone["update_weight"].items():
-            assert float((tensor - states[name][place]).abs().max()) < 1e-9
-            if name in kept[place]:
-                assert bool((states[name][place][~kept[place][name]] == 0).all())
-    assert masks.survivors(kept[1]) < masks.survivors(drawn[1])
+            assert float((tensor - states[name][index]).abs().max()) < 1e-9
+            if name in tickets[index]:
+                assert bool((states[name][index][~tickets[index][name]] == 0).all())
+    assert masks.survivors(tickets[1]) < masks.survivors(drawn[1])
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_servers_mean_is_over_the_masks_that_cover(tmp_path: Path, weighted: bool) -> None:
-    made = server(LotteryFLAggregator, "lotteryfl", weighted=weighted)
+    aggregator = server(LotteryFLAggregator, "lotteryfl", weighted=weighted)
     files = ClientFiles(tmp_path, 6)
-    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
-    old = {name: tensor.clone() for name, tensor in made.pool["global"].state.items()}
+    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    old = {name: tensor.clone() for name, tensor in aggregator.pool["global"].state.items()}
     chosen = {number: drawn_mask(number, 0.4) for number in (1, 2, 4)}
-    kept = {number: {name: one.clone() for name, one in mask.items()} for number, mask in chosen.items()}
+    copies = {number: {name: one.clone() for name, one in mask.items()} for number, mask in chosen.items()}
     states, weights = {}, {}
-    updates = updates_for(made, 1, made.assign(1, np.array([1, 2, 4])))
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 4])))
     for update in updates:
         mask = chosen[update.client]
         states[update.client] = {name: torch.where(mask[name], tensor, 0.0) if name in mask else tensor
                                  for name, tensor in trained(old, update.client).items()}  # fmt: skip
         weights[update.client] = update.client * 10.0 if weighted else 1.0
         files.write(1, "global", update.client, masks.pack(mask))
-        made.collect(1, update, states[update.client])
-    made.aggregate(1, updates, {})
-    new, name = made.pool["global"].state, next(iter(chosen[1]))
+        aggregator.collect(1, update, states[update.client])
+    aggregator.aggregate(1, updates, {})
+    new, name = aggregator.pool["global"].state, next(iter(chosen[1]))
     untouched = 0
-    for place in np.ndindex(*old[name].shape):
-        holders = [number for number in chosen if chosen[number][name][place]]
-        expected = float(old[name][place])
+    for index in np.ndindex(*old[name].shape):
+        holders = [number for number in chosen if chosen[number][name][index]]
+        expected = float(old[name][index])
         if holders:
             total = sum(weights[number] for number in holders)
-            expected = sum(weights[number] * float(states[number][name][place]) for number in holders) / total
+            expected = sum(weights[number] * float(states[number][name][index]) for number in holders) / total
         untouched += not holders
-        assert float(new[name][place]) == pytest.approx(expected, rel=1e-5, abs=1e-7)
+        assert float(new[name][index]) == pytest.approx(expected, rel=1e-5, abs=1e-7)
     assert 0 < untouched < old[name].numel()
     bias = next(other for other in NAMES if other not in chosen[1])
     whole = sum(weights[number] * states[number][bias].double() for number in chosen) / sum(weights.values())
     torch.testing.assert_close(new[bias].double(), whole, atol=1e-6, rtol=1e-5)
-    for number, mask in kept.items():  # nobody's mask was added to another's
-        found = masks.unpack(files.newest("global", number) or {}, old | {})
-        assert all(torch.equal(found[one], mask[one]) for one in mask)
-        assert made.left[number - 1] == masks.survivors(mask)
-    assert made.left[2] == made._all
+    for number, mask in copies.items():  # nobody's mask was added to another's
+        stored = masks.unpack(files.newest("global", number) or {}, old | {})
+        assert all(torch.equal(stored[one], mask[one]) for one in mask)
+        assert aggregator.left[number - 1] == masks.survivors(mask)
+    assert aggregator.left[2] == aggregator._all
 
 
 def test_traffic_counts_surviving_weights_and_a_bit_for_each() -> None:
-    made = server(LotteryFLAggregator, "lotteryfl")
-    cost = made.pool["global"].cost.bytes
-    made.left[1] -= 1000
-    first, second = made.assign(1, np.array([1, 2]))
-    assert first.bytes == cost + -(-made._all // 8) and second.bytes == first.bytes - 4000
+    aggregator = server(LotteryFLAggregator, "lotteryfl")
+    cost = aggregator.pool["global"].cost.bytes
+    aggregator.left[1] -= 1000
+    first, second = aggregator.assign(1, np.array([1, 2]))
+    assert first.bytes == cost + -(-aggregator._all // 8) and second.bytes == first.bytes - 4000
     assert first.compute_fraction == second.compute_fraction == 1.0  # dense kernels compute zeros too
 
 
 @pytest.mark.parametrize(("model", "passed"), [("nasbench201_base", 20), ("cnn_small", 2)])
 def test_passes_over_validation_samples_count_until_the_ticket_is_drawn(model: str, passed: int) -> None:
-    made = server(LotteryFLAggregator, "lotteryfl", model=model, validation=0.1, target=0.5)
-    (item,) = made.assign(1, np.array([2]))  # has 20 samples
-    seen = made.task.step_sizes(2, item.overrides).sum()
+    aggregator = server(LotteryFLAggregator, "lotteryfl", model=model, validation=0.1, target=0.5)
+    (item,) = aggregator.assign(1, np.array([2]))  # has 20 samples
+    seen = aggregator.task.step_sizes(2, item.overrides).sum()
     assert item.forward_fraction == pytest.approx(passed / seen)  # BatchNorm's statistics are measured on the others
-    made.left[1] = made._all // 2
-    assert made.assign(1, np.array([2]))[0].forward_fraction == 0.0
+    aggregator.left[1] = aggregator._all // 2
+    assert aggregator.assign(1, np.array([2]))[0].forward_fraction == 0.0
 
 
 JOB: dict[str, Any] = {
@@ -314,8 +314,8 @@ def test_a_job_resumes_bit_for_bit_and_serves_everybody_its_own_ticket(job_file:
                 assert all(not weights[name][~one].any() for name, one in mask.items())
             reached.append(float((module.eval()(x).argmax(1) == y).double().mean()))
     for figures, kind in (("accuracy", "client_state"), ("personalised", "tuned")):
-        found = [value for value in summary[figures]["per_client"] if value is not None]
-        assert found == pytest.approx(everybody[kind])
+        accuracies = [value for value in summary[figures]["per_client"] if value is not None]
+        assert accuracies == pytest.approx(everybody[kind])
     beside = summary["accuracy"]["named"]["global"]["per_client"]
     assert [value for value in beside if value is not None] == pytest.approx(everybody["all"])
 
@@ -340,22 +340,22 @@ def test_clients_may_begin_at_their_types_size(job_file: Path) -> None:
     spec, state = load_model(folder(job_file, "types") / "models" / "global.safetensors")
     weights = masks.prunable({name: state[name] for name in models.parameter_names(spec)})
     for path in (folder(job_file, "types") / "client_state" / "global").glob("*"):
-        kept = masks.survivors(masks.unpack(read_tensors(path)[0], weights))
+        survivors = masks.survivors(masks.unpack(read_tensors(path)[0], weights))
         every = sum(weight.numel() for weight in weights.values())
-        assert any(abs(kept / every - share) < 0.35 * share for share in shares.values())
+        assert any(abs(survivors / every - share) < 0.35 * share for share in shares.values())
 
 
 def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
-    made = server(LotteryFLAggregator, "lotteryfl", param_ratio=[1.0, 0.1], groups=[3, 3], target=0.5)
-    small = [made.item_of(client) for client in range(1, 7) if made.type_of[client - 1] == 1]
+    aggregator = server(LotteryFLAggregator, "lotteryfl", param_ratio=[1.0, 0.1], groups=[3, 3], target=0.5)
+    small = [aggregator.item_of(client) for client in range(1, 7) if aggregator.type_of[client - 1] == 1]
     assert len(small) == 3
     for item in small:
-        left = int(made.left[item.client - 1]) / made._all
+        left = int(aggregator.left[item.client - 1]) / aggregator._all
         assert (
             left < 0.2 and item.objective["ticket"]["target"] == pytest.approx(left / 2) and item.compute_fraction < 0.3
         )
-        assert made.traffic(item) < 0.5 * made.pool["global"].cost.bytes
-    whole = next(made.item_of(client) for client in range(1, 7) if made.type_of[client - 1] == 0)
+        assert aggregator.traffic(item) < 0.5 * aggregator.pool["global"].cost.bytes
+    whole = next(aggregator.item_of(client) for client in range(1, 7) if aggregator.type_of[client - 1] == 0)
     assert whole.objective["ticket"]["target"] == 0.5 and whole.compute_fraction == 1.0
 
 
@@ -415,9 +415,9 @@ def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value:
 
 @pytest.mark.parametrize("keys", [{}, {"param_ratio": (1.0, 0.25), "groups": (3, 3)}])
 def test_a_job_in_which_nobody_pruned_says_so_at_its_end(keys: dict[str, Any]) -> None:
-    made = server(LotteryFLAggregator, "lotteryfl", **keys)
-    assert made.unreached() == (
+    aggregator = server(LotteryFLAggregator, "lotteryfl", **keys)
+    assert aggregator.unreached() == (
         "no client has pruned: that takes an accuracy above 0.5, lotteryfl.threshold, on its validation samples"
     )
-    made.left[4] -= 1
-    assert made.unreached() is None
+    aggregator.left[4] -= 1
+    assert aggregator.unreached() is None

@@ -40,6 +40,6 @@ def test_packing_takes_a_bit_for_an_entry_and_loses_none(rows: int, columns: int
     mask = {"a": torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed)) < 0.5}
     packed = masks.pack(mask)
     assert packed["a"].dtype == torch.uint8 and packed["a"].numel() == -(-rows * columns // 8)
-    found = masks.unpack(packed, weights)
-    assert torch.equal(found["a"], mask["a"]) and bool(found["b"].all())  # nothing known of it: all ones
-    assert masks.survivors(found) == int(mask["a"].sum()) + 4
+    unpacked = masks.unpack(packed, weights)
+    assert torch.equal(unpacked["a"], mask["a"]) and bool(unpacked["b"].all())  # nothing known of it: all ones
+    assert masks.survivors(unpacked) == int(mask["a"].sum()) + 4

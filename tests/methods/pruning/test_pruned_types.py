@@ -26,10 +26,10 @@ RANGES = ["1-3", "4-5", "6-7"]
 
 
 def keys_of(method: str, **keys: Any) -> dict[str, Any]:
-    own = {"hermes.threshold": 0.2, "hermes.step": 0.5} if method == "hermes" else {}
+    params = {"hermes.threshold": 0.2, "hermes.step": 0.5} if method == "hermes" else {}
     return {
         "method": method, "model": "lenet_6k", "rounds": 4, "num_participants": 6, "learning_rate": 0.05,
-        "local_steps": 6, "checkpoint_interval": 2, "cohort_size": 2, f"{method}.ranges": RANGES, **own, **keys,
+        "local_steps": 6, "checkpoint_interval": 2, "cohort_size": 2, f"{method}.ranges": RANGES, **params, **keys,
     }  # fmt: skip
 
 
@@ -93,10 +93,12 @@ def test_clients_are_tested_on_their_own_networks(job_file: Path, tiny_femnist: 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_types_are_a_ratio_or_a_models_size(method: str) -> None:
-    made = server(method_class(method), method, model="lenet_80k", shape=(3, 16, 16), ranges=["1-2", "3-4", "5-6"])
-    every = made.pool["global"].cost.parameters
-    shares = [cost.parameters / every for cost in made.costs]
-    assert shares == pytest.approx([1.0, 0.4, 0.05], abs=0.02) and made.type_of.tolist() == [0, 0, 1, 1, 2, 2]
+    aggregator = server(
+        method_class(method), method, model="lenet_80k", shape=(3, 16, 16), ranges=["1-2", "3-4", "5-6"]
+    )
+    every = aggregator.pool["global"].cost.parameters
+    shares = [cost.parameters / every for cost in aggregator.costs]
+    assert shares == pytest.approx([1.0, 0.4, 0.05], abs=0.02) and aggregator.type_of.tolist() == [0, 0, 1, 1, 2, 2]
     matched = server(
         method_class(method), method, model="lenet_80k", shape=(3, 16, 16),
         match_params=["lenet_80k", "lenet_6k"], ranges=["1-2", "3-6"],
@@ -110,9 +112,9 @@ def test_capacity_puts_devices_on_the_largest_type_that_they_afford() -> None:
     cls, keys = method_class("hermes"), {"model": "lenet_80k", "shape": (3, 16, 16)}
     macs = [cost.forward_macs for cost in server(cls, "hermes", ranges=["1-2", "3-4", "5-6"], **keys).costs]
     assert sorted(macs, reverse=True) == macs
-    made = server(cls, "hermes", capacity=[macs[0], macs[0] - 1, macs[1], macs[1] - 1, macs[2], 1.0], **keys)
-    assert made.type_of.tolist() == [0, 1, 1, 2, 2, 2]
-    assert made.smallest_spec() == list(made.type_specs().values())[-1]
+    aggregator = server(cls, "hermes", capacity=[macs[0], macs[0] - 1, macs[1], macs[1] - 1, macs[2], 1.0], **keys)
+    assert aggregator.type_of.tolist() == [0, 1, 1, 2, 2, 2]
+    assert aggregator.smallest_spec() == list(aggregator.type_specs().values())[-1]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -36,8 +36,8 @@ def client(settings: Any) -> TailorClient:
 
 
 def conf(**changes: Any) -> Any:
-    asked = {"target": TARGET, "sparsity": 1e-3}
-    return client_settings(3, **{"client_state": {}, "model_key": "global", "tailor": asked, **changes})
+    objective = {"target": TARGET, "sparsity": 1e-3}
+    return client_settings(3, **{"client_state": {}, "model_key": "global", "tailor": objective, **changes})
 
 
 def samples(count: int = 12) -> ClientSamples:
@@ -48,33 +48,33 @@ def samples(count: int = 12) -> ClientSamples:
 
 def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() -> None:
     settings = conf()
-    found = client(settings).train(samples(), network(), settings)
-    kept = unpack_channels(found["client_state"], channels.whole(SPEC))
-    assert channels.widths(kept) == TARGET
-    for group, one in kept.items():
-        gate = found["client_state"][f"{GATE}{group}"].abs()
+    result = client(settings).train(samples(), network(), settings)
+    active = unpack_channels(result["client_state"], channels.whole(SPEC))
+    assert channels.widths(active) == TARGET
+    for group, one in active.items():
+        gate = result["client_state"][f"{GATE}{group}"].abs()
         assert gate[one].min() >= gate[~one].max() and len(gate.unique()) > 1
     names = models.parameter_names(SPEC)
-    masks = channels.masks(models.layout(SPEC), kept, {name: found["update_weight"][name] for name in names})
-    assert all(not found["update_weight"][name][~mask].any() for name, mask in masks.items())
+    masks = channels.masks(models.layout(SPEC), active, {name: result["update_weight"][name] for name in names})
+    assert all(not result["update_weight"][name][~mask].any() for name, mask in masks.items())
 
 
 def test_later_rounds_train_the_submodel_and_its_gates_alone() -> None:
-    kept = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
-    gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in kept.items()}
-    settings = conf(client_state={**pack_channels(kept), **gates})
-    found = client(settings).train(samples(), network(), settings)
-    again = unpack_channels(found["client_state"], channels.whole(SPEC))
-    for group, one in kept.items():
+    active = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
+    gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in active.items()}
+    settings = conf(client_state={**pack_channels(active), **gates})
+    result = client(settings).train(samples(), network(), settings)
+    again = unpack_channels(result["client_state"], channels.whole(SPEC))
+    for group, one in active.items():
         assert torch.equal(again[group], one)  # the structure is the server's from now on
-        gate = found["client_state"][f"{GATE}{group}"]
+        gate = result["client_state"][f"{GATE}{group}"]
         assert (gate[~one] == 0.5).all() and (gate[one] != 0.5).any()
-    served, settings = network(), replace(settings, client_state=found["client_state"])
+    served, settings = network(), replace(settings, client_state=result["client_state"])
     client(settings).load_personal_model(served, settings)
     weights = dict(network().named_parameters())
     layout = models.layout(SPEC)
-    scaled = channels.gated(layout, {g: found["client_state"][f"{GATE}{g}"] for g in kept}, weights)
-    masks = channels.masks(layout, kept, weights)
+    scaled = channels.gated(layout, {g: result["client_state"][f"{GATE}{g}"] for g in active}, weights)
+    masks = channels.masks(layout, active, weights)
     for name, parameter in served.named_parameters():
         torch.testing.assert_close(parameter, torch.where(masks[name], scaled[name], 0.0))
 
@@ -85,53 +85,57 @@ def test_tuning_stays_within_what_clients_have_and_ignores_their_order(
     n: int, width: int, share: float, seed: int
 ) -> None:
     profiles = torch.rand(n, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    found = tuned(profiles, share)
-    assert bool((found <= profiles.max(0).values + 1e-9).all()) and bool((found >= profiles.min(0).values - 1e-9).all())
+    smoothed = tuned(profiles, share)
+    assert bool((smoothed <= profiles.max(0).values + 1e-9).all()) and bool(
+        (smoothed >= profiles.min(0).values - 1e-9).all()
+    )
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + 1))
-    torch.testing.assert_close(tuned(profiles[order], share), found[order])
+    torch.testing.assert_close(tuned(profiles[order], share), smoothed[order])
     assert torch.equal(tuned(profiles, 0.0), profiles)
 
 
 def test_tuning_goes_to_those_who_are_alike() -> None:
     profiles = torch.tensor([[1.0, 0.0, 0.2], [0.8, 0.1, 0.2], [0.0, 1.0, 0.2]], dtype=torch.float64)
-    found = tuned(profiles, 1.0)
-    torch.testing.assert_close(found[0], profiles[1])
-    torch.testing.assert_close(found[1], profiles[0])
-    assert torch.equal(found[2], profiles[2])  # like nobody
+    smoothed = tuned(profiles, 1.0)
+    torch.testing.assert_close(smoothed[0], profiles[1])
+    torch.testing.assert_close(smoothed[1], profiles[0])
+    assert torch.equal(smoothed[2], profiles[2])  # like nobody
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0])
 def test_the_first_rounds_whole_model_is_told(ratio: float) -> None:
-    made = server(TailorFLAggregator, "tailorfl", model="lenet_6k", param_ratio=[ratio], groups=[6])
-    said = [event["message"] for event in made.events if event["event"] == "notice"]
+    aggregator = server(TailorFLAggregator, "tailorfl", model="lenet_6k", param_ratio=[ratio], groups=[6])
+    said = [event["message"] for event in aggregator.events if event["event"] == "notice"]
     assert any(sentence.startswith("a client trains the whole model in its first round") for sentence in said) == (
         ratio < 1
     )
 
 
 def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
-    made = server(TailorFLAggregator, "tailorfl", model="lenet_6k", tuning=1.0, param_ratio=[0.5], groups=[6])
+    aggregator = server(TailorFLAggregator, "tailorfl", model="lenet_6k", tuning=1.0, param_ratio=[0.5], groups=[6])
     files = ClientFiles(tmp_path, 6)
-    made.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
-    cost = made.pool["global"].cost.bytes
-    first = made.assign(1, np.array([1, 2, 3]))
+    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    cost = aggregator.pool["global"].cost.bytes
+    first = aggregator.assign(1, np.array([1, 2, 3]))
     assert first[0].bytes == cost > first[0].upload
-    updates = updates_for(made, 1, first)
+    updates = updates_for(aggregator, 1, first)
     for update in updates:
         falling = update.client != 3
         gates = {f"{GATE}{g}": torch.arange(every.shape[1]).float() * (-1 if falling else 1) + 100 * update.client
-                 for g, every in made.active.items()}  # fmt: skip
-        kept = channels.strongest({g: gates[f"{GATE}{g}"] for g in made.active}, made.target(update.client))
-        files.write(1, "global", update.client, {**pack_channels(kept), **gates})
-        made.collect(1, update, trained(made.pool["global"].state, update.client))
+                 for g, every in aggregator.active.items()}  # fmt: skip
+        active = channels.strongest(
+            {g: gates[f"{GATE}{g}"] for g in aggregator.active}, aggregator.target(update.client)
+        )
+        files.write(1, "global", update.client, {**pack_channels(active), **gates})
+        aggregator.collect(1, update, trained(aggregator.pool["global"].state, update.client))
     files.settle()
-    weights = [made.weight(update.item) for update in updates]
+    weights = [aggregator.weight(update.item) for update in updates]
     assert weights[1] == 2 * weights[0] < 10.0 * 2  # by samples and by what is kept
-    made.aggregate(1, updates, {})
+    aggregator.aggregate(1, updates, {})
     for number in (1, 2, 3):
-        kept = unpack_channels(files.read("global", number) or {}, channels.whole(made.pool["global"].spec))
-        assert channels.widths(kept) == made.target(number)
-        assert all(torch.equal(one, made.active[group][number - 1]) for group, one in kept.items())
-    assert made.personal_bytes()[0] < cost == made.personal_bytes()[3]  # client 4 has not trained
-    later = made.assign(2, np.array([1]))[0]
+        active = unpack_channels(files.read("global", number) or {}, channels.whole(aggregator.pool["global"].spec))
+        assert channels.widths(active) == aggregator.target(number)
+        assert all(torch.equal(one, aggregator.active[group][number - 1]) for group, one in active.items())
+    assert aggregator.personal_bytes()[0] < cost == aggregator.personal_bytes()[3]  # client 4 has not trained
+    later = aggregator.assign(2, np.array([1]))[0]
     assert later.bytes < cost and later.compute_fraction < 1.0

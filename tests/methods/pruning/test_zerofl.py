@@ -76,22 +76,22 @@ def test_swats_gradients(layer: Any, shape: tuple[int, ...]) -> None:
     with swat(layer, 0.7):
         output = layer(inside)
     assert "forward" not in vars(layer)
-    given = torch.randn(output.shape, dtype=torch.float64)
-    by_x, *by_own = torch.autograd.grad(output, [x, *layer.parameters()], given)
+    gradient = torch.randn(output.shape, dtype=torch.float64)
+    by_x, *by_own = torch.autograd.grad(output, [x, *layer.parameters()], gradient)
     # torch on the sparse factors: the output and the input's gradient by weights, the weights' by inputs
     dense = {name: tensor.detach() for name, tensor in layer.named_parameters()}
     weight = torch.where(largest(layer.weight, 0.3), dense["weight"], 0.0)
     other = x.detach().clone().requires_grad_()
-    wanted = torch.func.functional_call(layer, {**dense, "weight": weight}, (other,))
-    torch.testing.assert_close(output, wanted)
-    torch.testing.assert_close(by_x, torch.autograd.grad(wanted, other, given)[0])
-    own = dense["weight"].clone().requires_grad_()
+    expected = torch.func.functional_call(layer, {**dense, "weight": weight}, (other,))
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(by_x, torch.autograd.grad(expected, other, gradient)[0])
+    dense_weight = dense["weight"].clone().requires_grad_()
     inputs = torch.where(largest(x, 0.3), x.detach(), 0.0)
-    again = torch.func.functional_call(layer, {**dense, "weight": own}, (inputs,))
-    torch.testing.assert_close(by_own[0], torch.autograd.grad(again, own, given)[0])
+    again = torch.func.functional_call(layer, {**dense, "weight": dense_weight}, (inputs,))
+    torch.testing.assert_close(by_own[0], torch.autograd.grad(again, dense_weight, gradient)[0])
     assert int((by_own[0] != 0).sum()) > int((weight != 0).sum())  # what was left out can come back
     if "bias" in dense:
-        torch.testing.assert_close(by_own[1], given.sum([0, *range(2, given.dim())]))
+        torch.testing.assert_close(by_own[1], gradient.sum([0, *range(2, gradient.dim())]))
 
 
 def test_without_sparsity_it_is_plain_training() -> None:
@@ -99,11 +99,11 @@ def test_without_sparsity_it_is_plain_training() -> None:
     for keys in ({}, {"clip_norm": 0.3}, {"client_optimizer": "adam", "learning_rate": 0.01, "adam_eps": 1e-3}):
         dense = settings(0.0, "top_k_diff", 1.0, **keys)
         one, other = network(), network()
-        found = ZeroFLClient(dense).train(data, one, dense)
+        result = ZeroFLClient(dense).train(data, one, dense)
         plain = MultiModelClient(dense).train(data, other, dense)
-        assert found["moving_loss"] == pytest.approx(plain["moving_loss"], rel=1e-9)
+        assert result["moving_loss"] == pytest.approx(plain["moving_loss"], rel=1e-9)
         for name, tensor in plain["update_weight"].items():
-            torch.testing.assert_close(found["update_weight"][name], tensor, atol=1e-10, rtol=1e-8)
+            torch.testing.assert_close(result["update_weight"][name], tensor, atol=1e-10, rtol=1e-8)
 
 
 @pytest.mark.parametrize("upload", ["top_k_weights", "diff_on_top_k", "top_k_diff"])
@@ -116,31 +116,31 @@ def test_what_is_handed_in(upload: str) -> None:
         "diff_on_top_k": ([1.0, -2.0, 3.2, 2.5], [[5.0, 4.0]]),
         "top_k_diff": ([1.0, -1.0, 3.0, 2.5], [[5.0, 4.0]]),
     }[upload]
-    for tensor, wanted in zip(after.values(), expected, strict=True):
-        assert torch.allclose(tensor, torch.tensor(wanted))
+    for tensor, values in zip(after.values(), expected, strict=True):
+        assert torch.allclose(tensor, torch.tensor(values))
 
 
 def test_a_client_trains_all_its_weights_and_hands_in_a_share() -> None:
     conf, module = settings(share=0.15), network()
-    found = ZeroFLClient(conf).train(samples(12), module, conf)["update_weight"]
+    sent = ZeroFLClient(conf).train(samples(12), module, conf)["update_weight"]
     names = sparse_weights(module)
-    for name, tensor in found.items():
+    for name, tensor in sent.items():
         alive = int((tensor != 0).sum())
         if name in names:
             assert alive == max(1, round(0.15 * tensor.numel()))
-    assert all(functional.relu(found[name]).isfinite().all() for name in found)
-    assert not torch.equal(found["stem.bn.weight"], network().state_dict()["stem.bn.weight"])
+    assert all(functional.relu(sent[name]).isfinite().all() for name in sent)
+    assert not torch.equal(sent["stem.bn.weight"], network().state_dict()["stem.bn.weight"])
 
 
 def test_what_it_counts_for() -> None:
-    made = server(ZeroFLAggregator, "zerofl", sparsity=0.9, mask_ratio=0.1)
-    (item,) = made.assign(1, np.array([3]))
-    cost, weights = made.pool["global"].cost, sparse_weights(network())
+    aggregator = server(ZeroFLAggregator, "zerofl", sparsity=0.9, mask_ratio=0.1)
+    (item,) = aggregator.assign(1, np.array([3]))
+    cost, weights = aggregator.pool["global"].cost, sparse_weights(network())
     entries = sum(weight.numel() for weight in weights.values())
     values = sum(max(1, round(0.2 * weight.numel())) for weight in weights.values())
     bits = sum(-(-weight.numel() // 8) for weight in weights.values())
     assert item.upload == cost.bytes - 4 * (entries - values) + bits < 0.4 * cost.bytes
-    assert item.bytes is None and made.traffic(item) == cost.bytes and made.uploaded(item) == item.upload
+    assert item.bytes is None and aggregator.traffic(item) == cost.bytes and aggregator.uploaded(item) == item.upload
     assert item.compute_fraction == pytest.approx(0.1)
     dense = server(ZeroFLAggregator, "zerofl", sparsity=0.9, mask_ratio=1.0, skips_zeros=False)
     (item,) = dense.assign(1, np.array([3]))
@@ -149,21 +149,21 @@ def test_what_it_counts_for() -> None:
 
 def test_what_is_tested_is_the_network_of_the_forward_pass_and_what_trains_on_is_dense() -> None:
     """By dense passes a trained network of 90 % sparsity had 10 % on CIFAR-10, by its own 26."""
-    made = server(ZeroFLAggregator, "zerofl", sparsity=0.8)
-    dense, module = dict(made.pool["global"].state), models.build(made.pool["global"].spec)
+    aggregator = server(ZeroFLAggregator, "zerofl", sparsity=0.8)
+    dense, module = dict(aggregator.pool["global"].state), models.build(aggregator.pool["global"].spec)
     for _ in range(2):  # a second test, or one without a round between, cuts nothing more
-        assert set(made.evaluation_plan().serve) == {"global"}
-    served = made.pool["global"].state
+        assert set(aggregator.evaluation_plan().serve) == {"global"}
+    served = aggregator.pool["global"].state
     module.load_state_dict(served)
-    x = torch.randn(4, *made.task.input_shape, generator=torch.Generator().manual_seed(1))
-    found = module.eval()(x)
+    x = torch.randn(4, *aggregator.task.input_shape, generator=torch.Generator().manual_seed(1))
+    output = module.eval()(x)
     module.load_state_dict(dense)
     with swat(module, 0.8):
-        assert torch.equal(module(x), found)
+        assert torch.equal(module(x), output)
     again = server(ZeroFLAggregator, "zerofl", sparsity=0.8)
     again.pool.update("global", served)
-    again.load_state(*made.state())  # a checkpoint is written after the test
-    for one in (made, again):
+    again.load_state(*aggregator.state())  # a checkpoint is written after the test
+    for one in (aggregator, again):
         one.assign(2, np.array([1]))
         assert all(torch.equal(tensor, dense[name]) for name, tensor in one.pool["global"].state.items())
         assert one.state() == ({}, {})

@@ -54,11 +54,11 @@ def settings(**changes: Any) -> ClientConfig:
 
 
 def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_network(fednas: Any) -> None:
-    made = fednas(search_rounds=5, rounds=14)
-    first = made.args.learning_rate
-    found = [made.learning_rate(round) for round in range(1, 15)]
-    np.testing.assert_allclose([found[0], found[2], found[4]], [first, (first + 1e-3) / 2, 1e-3])
-    np.testing.assert_allclose([found[5], found[9], found[13]], [first, (first + 1e-3) / 2, 1e-3])
+    aggregator = fednas(search_rounds=5, rounds=14)
+    first = aggregator.args.learning_rate
+    rates = [aggregator.learning_rate(round) for round in range(1, 15)]
+    np.testing.assert_allclose([rates[0], rates[2], rates[4]], [first, (first + 1e-3) / 2, 1e-3])
+    np.testing.assert_allclose([rates[5], rates[9], rates[13]], [first, (first + 1e-3) / 2, 1e-3])
     other = fednas(search_rounds=5, rounds=14, schedule="job")
     assert other.learning_rate(6) == other.learning_rate(1) == first
 
@@ -67,7 +67,7 @@ def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_ne
 def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, train: float, val: float) -> None:
     data, module, twin = samples(12), network(tmp_path), network(tmp_path).train()
     conf = settings(train=train, val=val, local_steps=2, clip_norm=5.0)
-    found = FedNASClient(conf).train(data, module, conf)
+    result = FedNASClient(conf).train(data, module, conf)
     rows, validation = (torch.from_numpy(part) for part in hold_out(12, 0.5, conf.seed, conf.client_id))
     parameters = dict(twin.named_parameters())
     alphas = [tensor for name, tensor in parameters.items() if name.startswith(ALPHAS)]
@@ -89,8 +89,8 @@ def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, 
         torch.nn.utils.clip_grad_norm_(weights, 5.0)
         sgd.step()
     for name, parameter in parameters.items():
-        torch.testing.assert_close(found["update_weight"][name], parameter.detach(), atol=1e-9, rtol=1e-7)
-    assert found["trained_size"] == 2 * len(rows)
+        torch.testing.assert_close(result["update_weight"][name], parameter.detach(), atol=1e-9, rtol=1e-7)
+    assert result["trained_size"] == 2 * len(rows)
 
 
 def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> None:
@@ -103,46 +103,46 @@ def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> 
 
 
 def test_alphas_are_averaged_and_not_the_first_clients(fednas: Any) -> None:
-    made = fednas()
-    updates = updates_for(made, 1, made.assign(1, np.array([1, 2, 4])))
-    states = trained_states(made, 1, updates)  # before the server's state changes
-    weights = {update.client: made.weight(update.item) for update in updates}
+    aggregator = fednas()
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 4])))
+    states = trained_states(aggregator, 1, updates)  # before the server's state changes
+    weights = {update.client: aggregator.weight(update.item) for update in updates}
     assert weights == {1: 10.0, 2: 20.0, 4: 40.0}
-    aggregate(made, 1, updates)
-    names = [name for name in made.pool[SEARCHED].state if name.startswith(ALPHAS)]
+    aggregate(aggregator, 1, updates)
+    names = [name for name in aggregator.pool[SEARCHED].state if name.startswith(ALPHAS)]
     assert len(names) == 2
     for name in names:
         mean = sum(weights[client] * state[name].double() for client, state in states.items()) / 70.0
-        new = made.pool[SEARCHED].state[name].double()
+        new = aggregator.pool[SEARCHED].state[name].double()
         torch.testing.assert_close(new, mean, atol=1e-6, rtol=1e-6)
         assert not any(torch.allclose(new, state[name].double(), atol=1e-4) for state in states.values())
 
 
 def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
     for init in ("random", "inherited"):
-        made = fednas(search_rounds=2, init=init)
-        item = made.assign(1, np.array([2]))[0]
+        aggregator = fednas(search_rounds=2, init=init)
+        item = aggregator.assign(1, np.array([2]))[0]
         assert (item.model, item.compute_fraction, item.overrides["held_out"]) == (SEARCHED, 3.0, 0.5)
-        play(made, 1)
-        state = dict(made.pool[SEARCHED].state)
-        assert DERIVED not in made.pool and made.evaluation_plan().serve == [SEARCHED] * 6
+        play(aggregator, 1)
+        state = dict(aggregator.pool[SEARCHED].state)
+        assert DERIVED not in aggregator.pool and aggregator.evaluation_plan().serve == [SEARCHED] * 6
         state[f"{ALPHAS}0"], state[f"{ALPHAS}1"] = (
             torch.tensor([0.0, 0.3, 0.2, 0.1]),
             torch.tensor([0.0, 1.0, 1.0, 0.9]),
         )
-        made.pool.update(SEARCHED, state)
-        made.evolve(2)
-        spec = made.pool[DERIVED].spec
+        aggregator.pool.update(SEARCHED, state)
+        aggregator.evolve(2)
+        spec = aggregator.pool[DERIVED].spec
         assert spec["ops"] == (("dsconv3",), ("dsconv3",)) and "mixed" not in dict(spec.fields)
-        wanted = state if init == "inherited" else models.initial_state(spec, 1)
-        assert equal(made.pool[DERIVED].state, {name: wanted[name] for name in made.pool[DERIVED].state})
-        after = made.assign(3, np.array([2]))[0]
+        expected = state if init == "inherited" else models.initial_state(spec, 1)
+        assert equal(aggregator.pool[DERIVED].state, {name: expected[name] for name in aggregator.pool[DERIVED].state})
+        after = aggregator.assign(3, np.array([2]))[0]
         assert (after.model, after.objective, after.compute_fraction) == (DERIVED, {}, 1.0)
-        assert made.evaluation_plan().named == {"global": DERIVED}
-        before = made.pool[SEARCHED].version
-        play(made, 3)
-        assert made.pool[SEARCHED].version == before and made.pool[DERIVED].version == 1
-        assert made.lineage()[DERIVED] == {"parent": SEARCHED, "birth": 2, "steps": ["dsconv3 dsconv3"]}
+        assert aggregator.evaluation_plan().named == {"global": DERIVED}
+        before = aggregator.pool[SEARCHED].version
+        play(aggregator, 3)
+        assert aggregator.pool[SEARCHED].version == before and aggregator.pool[DERIVED].version == 1
+        assert aggregator.lineage()[DERIVED] == {"parent": SEARCHED, "birth": 2, "steps": ["dsconv3 dsconv3"]}
 
 
 def test_clients_of_the_network_train_like_anybodys() -> None:
@@ -185,19 +185,19 @@ SHORT = "rounds is 4: the search ends with round 5, so this job derives no netwo
 UNTRAINED = "rounds is 5: the search ends with the last one, so the network that it derives does not train"
 
 
-@pytest.mark.parametrize(("rounds", "told"), [(4, [SHORT]), (5, [UNTRAINED]), (6, [])])
-def test_a_job_too_short_for_its_search_says_so_before_it_begins(fednas: Any, rounds: int, told: list[str]) -> None:
-    assert list(fednas(search_rounds=5, rounds=rounds).notices) == told
+@pytest.mark.parametrize(("rounds", "notices"), [(4, [SHORT]), (5, [UNTRAINED]), (6, [])])
+def test_a_job_too_short_for_its_search_says_so_before_it_begins(fednas: Any, rounds: int, notices: list[str]) -> None:
+    assert list(fednas(search_rounds=5, rounds=rounds).notices) == notices
 
 
 def test_a_job_that_ends_before_its_search_says_so_at_its_end(fednas: Any) -> None:
-    made = fednas(search_rounds=2, rounds=9)
-    play(made, 1)
-    assert made.unreached() == "the search did not end: no network is derived, and the whole supernet is served"
-    play(made, 2)
-    assert made.unreached() == "the job ended with the search: the network that it derived did not train"
-    play(made, 3)
-    assert made.unreached() is None
+    aggregator = fednas(search_rounds=2, rounds=9)
+    play(aggregator, 1)
+    assert aggregator.unreached() == "the search did not end: no network is derived, and the whole supernet is served"
+    play(aggregator, 2)
+    assert aggregator.unreached() == "the job ended with the search: the network that it derived did not train"
+    play(aggregator, 3)
+    assert aggregator.unreached() is None
     short = fednas(search_rounds=2, rounds=1)  # this one said so at its beginning
     play(short, 1)
     assert short.unreached() is None
@@ -210,6 +210,6 @@ def test_the_summary_tells_that_a_budget_ended_the_search(job_file: Path, tmp_pa
 
 
 def test_clients_that_do_not_afford_the_supernet_are_counted_and_told(fednas: Any) -> None:
-    made = fednas(capacity=[1e15, 1.0, 1e15, 2.0, 1e15, 1e15])
-    assert made.beyond_capacity == 2 and fednas(capacity=[1e15] * 6).beyond_capacity == 0
-    assert any("they would train it all the same: 2, 4" in event["message"] for event in made.events)
+    aggregator = fednas(capacity=[1e15, 1.0, 1e15, 2.0, 1e15, 1e15])
+    assert aggregator.beyond_capacity == 2 and fednas(capacity=[1e15] * 6).beyond_capacity == 0
+    assert any("they would train it all the same: 2, 4" in event["message"] for event in aggregator.events)

@@ -35,10 +35,10 @@ SHAPE = (1, 16, 16)
 @pytest.fixture
 def spider(tmp_path: Path) -> Any:
     def make(**keys: Any) -> Any:
-        made = server(SpiderAggregator, "spider", shape=SHAPE, **{"model": str(written(tmp_path)), **keys})
-        made.log_dir = tmp_path
-        made.client_tensors_by_kind = {kept.kind: kept for kept in made.client_tensors()}
-        return made
+        aggregator = server(SpiderAggregator, "spider", shape=SHAPE, **{"model": str(written(tmp_path)), **keys})
+        aggregator.log_dir = tmp_path
+        aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
+        return aggregator
 
     return make
 
@@ -56,10 +56,10 @@ def network(tmp_path: Path, seed: int = 3) -> tuple[models.ModelSpec, torch.nn.M
     return spec, module
 
 
-def settings(own: dict[str, Any] | None = None, shrink: str | None = None, **changes: Any) -> ClientConfig:
-    asked = {"lambda": changes.pop("pull", 0.3), "shrink": shrink}
+def settings(state: dict[str, Any] | None = None, shrink: str | None = None, **changes: Any) -> ClientConfig:
+    objective = {"lambda": changes.pop("pull", 0.3), "shrink": shrink}
     return client_settings(
-        spider=asked, client_state=own or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
+        spider=objective, client_state=state or {}, held_out=0.25, **{"local_steps": 2, "batch_size": 16, **changes}
     )
 
 
@@ -75,7 +75,7 @@ def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_nor
     local = network(tmp_path, 9)[1]
     handed, begin = state_of(module), state_of(local)
     conf, data = settings({**begin, ALIVE: torch.from_numpy(alive)}, clip_norm=clip_norm), samples(8)
-    found = SpiderClient(conf, spec).train(data, module, conf)
+    result = SpiderClient(conf, spec).train(data, module, conf)
     rows = torch.from_numpy(hold_out(8, 0.25, conf.seed, conf.client_id)[0])
     twin = network(tmp_path)[1]
     for net, pull in ((twin, 0.0), (local, 0.3)):
@@ -93,12 +93,12 @@ def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_nor
                 torch.nn.utils.clip_grad_norm_(net.parameters(), clip_norm)
             sgd.step()
     for name, tensor in twin.state_dict().items():
-        torch.testing.assert_close(found["update_weight"][name], tensor, atol=1e-10, rtol=1e-8)
-    kept = local.state_dict()
-    assert 0 < len(kept) < len(begin)
+        torch.testing.assert_close(result["update_weight"][name], tensor, atol=1e-10, rtol=1e-8)
+    local_state = local.state_dict()
+    assert 0 < len(local_state) < len(begin)
     for name, tensor in begin.items():  # what the client dropped stays as it was
-        torch.testing.assert_close(found["client_state"][name], kept.get(name, tensor), atol=1e-10, rtol=1e-8)
-    assert torch.equal(found["client_state"][ALIVE], torch.from_numpy(alive))
+        torch.testing.assert_close(result["client_state"][name], local_state.get(name, tensor), atol=1e-10, rtol=1e-8)
+    assert torch.equal(result["client_state"][ALIVE], torch.from_numpy(alive))
 
 
 @pytest.mark.parametrize("how", ["layer", "operator"])
@@ -134,8 +134,8 @@ def test_what_least_is_lost_without_goes(tmp_path: Path, how: str) -> None:
 def test_a_client_begins_with_the_global_network_and_shrinks_when_told(tmp_path: Path) -> None:
     spec, module = network(tmp_path)
     conf = settings(shrink="layer", local_steps=1)
-    found = SpiderClient(conf, spec).train(samples(8), module, conf)
-    assert sorted(found["client_state"][ALIVE].sum(1).tolist()) == [1, 4]
+    result = SpiderClient(conf, spec).train(samples(8), module, conf)
+    assert sorted(result["client_state"][ALIVE].sum(1).tolist()) == [1, 4]
     assert set(module.state_dict()) == set(models.layout(spec))  # the resident is the global one again
     alone = settings(shrink="layer", local_steps=1)
     single = SpiderClient(alone, spec).train(samples(1), network(tmp_path)[1], alone)
@@ -149,10 +149,10 @@ def test_texts_have_local_networks_too() -> None:
     x = torch.randint(0, 90, (8, 1, 1, 5), generator=torch.Generator().manual_seed(1)).float()
     other = models.initial_state(spec, 4)
     local = Local(module, spec["ops"], other, everything(spec["ops"]))
-    found = local.run(local.hold(local.alive), x)
+    output = local.run(local.hold(local.alive), x)
     twin = models.build(spec)
     twin.load_state_dict(other)
-    torch.testing.assert_close(found, twin(x))
+    torch.testing.assert_close(output, twin(x))
 
 
 def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
@@ -170,17 +170,17 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
 
 
 def test_when_networks_shrink(spider: Any) -> None:
-    made = spider(proj_start=2, proj_recovery=3)
-    told = [made.assign(round, np.array([1]))[0].objective["spider"]["shrink"] for round in range(1, 9)]
-    assert told == [None, "layer", None, None, "layer", None, None, "layer"]
-    (item,) = made.assign(1, np.array([2]))
+    aggregator = spider(proj_start=2, proj_recovery=3)
+    shrinks = [aggregator.assign(round, np.array([1]))[0].objective["spider"]["shrink"] for round in range(1, 9)]
+    assert shrinks == [None, "layer", None, None, "layer", None, None, "layer"]
+    (item,) = aggregator.assign(1, np.array([2]))
     assert (item.compute_fraction, item.forward_fraction) == (2.0, 0.0) and item.overrides["held_out"] == 0.2
-    assert made.evaluation_plan().serve == ["global@own"] * 6
+    assert aggregator.evaluation_plan().serve == ["global@own"] * 6
 
 
-def macs(made: Any, item: WorkItem) -> tuple[float, float]:
+def macs(aggregator: Any, item: WorkItem) -> tuple[float, float]:
     """MACs of a client's round as a record counts them: of its forward passes, and of everything."""
-    cost, seen = made.pool[KEY].cost, float(made.task.step_sizes(item.client, item.overrides).sum())
+    cost, seen = aggregator.pool[KEY].cost, float(aggregator.task.step_sizes(item.client, item.overrides).sum())
     passed = item.forward_fraction * cost.forward_macs
     return (
         seen * (item.compute_fraction * cost.forward_macs + passed),
@@ -188,17 +188,19 @@ def macs(made: Any, item: WorkItem) -> tuple[float, float]:
     )
 
 
-def computed(made: Any, item: WorkItem, client_state: dict[str, torch.Tensor]) -> tuple[float, dict[str, torch.Tensor]]:
+def computed(
+    aggregator: Any, item: WorkItem, client_state: dict[str, torch.Tensor]
+) -> tuple[float, dict[str, torch.Tensor]]:
     """MACs that a client really computes for an item, and the state that it returns."""
-    spec = made.pool[KEY].spec
+    spec = aggregator.pool[KEY].spec
     module = models.build(spec)
-    module.load_state_dict(made.pool[KEY].state)
+    module.load_state_dict(aggregator.pool[KEY].state)
     conf = client_settings(
-        item.client, **item.objective, **item.overrides, local_steps=2, seed=made.seed, client_state=client_state
+        item.client, **item.objective, **item.overrides, local_steps=2, seed=aggregator.seed, client_state=client_state
     )
     counter = MacCounter()
     generator = torch.Generator().manual_seed(item.client)
-    count = int(made.task.train_sizes[item.client - 1])
+    count = int(aggregator.task.train_sizes[item.client - 1])
     data = ClientSamples(torch.randn(count, *SHAPE, generator=generator), torch.arange(count) % 5)
     with counter.counting():
         result = SpiderClient(conf, spec).train(data, module, conf)
@@ -207,67 +209,67 @@ def computed(made: Any, item: WorkItem, client_state: dict[str, torch.Tensor]) -
 
 @pytest.mark.parametrize("how", ["layer", "operator"])
 def test_macs_are_those_that_the_client_computes(spider: Any, how: str) -> None:
-    made = spider(proj_start=2, proj_recovery=1, shrink=how)
+    aggregator = spider(proj_start=2, proj_recovery=1, shrink=how)
     client_state: dict[str, torch.Tensor] = {}
     sizes = []
     for round in (1, 2, 3):
-        (item,) = made.assign(round, np.array([3]))
-        before = made.local.alive[2].copy()
-        real, client_state = computed(made, item, client_state)
-        made.local.take(round, item, client_state)
+        (item,) = aggregator.assign(round, np.array([3]))
+        before = aggregator.local.alive[2].copy()
+        real, client_state = computed(aggregator, item, client_state)
+        aggregator.local.take(round, item, client_state)
         update = Update(item, round, 1, 30, 10, 2, 1.0, 1.0)
-        done = made.work_done(update)
-        forward, training = macs(made, done)
+        done = aggregator.work_done(update)
+        forward, training = macs(aggregator, done)
         assert training == pytest.approx(real, rel=1e-12)
         # both networks' steps pass their samples forward, and 6 samples pass each candidate
-        alive, cost = made.local.alive[2], made.pool[KEY].cost
-        operators = [made.tables.macs[before], made.tables.macs[alive]]
-        expected = 10 * (cost.forward_macs + made.tables.fixed_macs + operators[1].sum())
+        alive, cost = aggregator.local.alive[2], aggregator.pool[KEY].cost
+        operators = [aggregator.tables.macs[before], aggregator.tables.macs[alive]]
+        expected = 10 * (cost.forward_macs + aggregator.tables.fixed_macs + operators[1].sum())
         if round > 1:
             layer = int(np.flatnonzero((before != alive).any(1))[0])
-            sums = operators[0].sum() - made.tables.macs[layer][before[layer]]
-            expected += 6 * float((made.tables.fixed_macs + sums).sum())
+            sums = operators[0].sum() - aggregator.tables.macs[layer][before[layer]]
+            expected += 6 * float((aggregator.tables.fixed_macs + sums).sum())
         assert forward == pytest.approx(expected, rel=1e-12)
-        planned = macs(made, item)
+        planned = macs(aggregator, item)
         assert planned == pytest.approx((forward, training)) if round == 1 else planned[1] > training
-        sizes.append(made.personal_bytes()[2])
-    assert sizes[0] > sizes[1] > sizes[2] and (made.local.alive[2] < made.local.alive[0]).any()
+        sizes.append(aggregator.personal_bytes()[2])
+    assert sizes[0] > sizes[1] > sizes[2] and (aggregator.local.alive[2] < aggregator.local.alive[0]).any()
 
 
 def test_before_a_round_the_passes_count_as_they_will_be(spider: Any) -> None:
-    made = spider(proj_start=1, proj_recovery=1)
+    aggregator = spider(proj_start=1, proj_recovery=1)
     for client in range(1, 7):
-        (item,) = made.assign(1, np.array([client]))
-        _, client_state = computed(made, item, {})
+        (item,) = aggregator.assign(1, np.array([client]))
+        _, client_state = computed(aggregator, item, {})
         alive = client_state[ALIVE].numpy()
         layer = int(np.flatnonzero(~alive.all(1))[0])
-        whole, held = made.pool[KEY].cost.forward_macs, -(-client * 10 // 5)
-        candidates = 4 * whole - made.tables.macs[layer].sum()
-        assert macs(made, item)[0] == pytest.approx(2 * 10 * whole + held * candidates)
+        whole, held = aggregator.pool[KEY].cost.forward_macs, -(-client * 10 // 5)
+        candidates = 4 * whole - aggregator.tables.macs[layer].sum()
+        assert macs(aggregator, item)[0] == pytest.approx(2 * 10 * whole + held * candidates)
 
 
 def test_clients_without_validation_samples_or_choice_pass_none(spider: Any) -> None:
-    made = spider(proj_start=1, proj_recovery=1)
-    made.task.train_sizes[0] = 1
-    made.local.alive[1, :, 1:] = False
-    alone, settled = made.assign(1, np.array([1, 2]))
+    aggregator = spider(proj_start=1, proj_recovery=1)
+    aggregator.task.train_sizes[0] = 1
+    aggregator.local.alive[1, :, 1:] = False
+    alone, settled = aggregator.assign(1, np.array([1, 2]))
     assert (alone.compute_fraction, alone.forward_fraction) == (2.0, 0.0)
-    cost, conv1 = made.pool[KEY].cost, made.tables.fixed_macs + made.tables.macs[:, 0].sum()
-    assert macs(made, settled)[0] == pytest.approx(10 * (cost.forward_macs + conv1))
+    cost, conv1 = aggregator.pool[KEY].cost, aggregator.tables.fixed_macs + aggregator.tables.macs[:, 0].sum()
+    assert macs(aggregator, settled)[0] == pytest.approx(10 * (cost.forward_macs + conv1))
 
 
 def test_clients_store_the_operators_that_are_left(spider: Any, tmp_path: Path) -> None:
-    made = spider()
-    made.local.alive[1, :, 1:] = False
-    left = models.build(made.pool[KEY].spec.replace(ops=(("conv1",), ("conv1",))))
+    aggregator = spider()
+    aggregator.local.alive[1, :, 1:] = False
+    left = models.build(aggregator.pool[KEY].spec.replace(ops=(("conv1",), ("conv1",))))
     expected = sum(tensor.nbytes for tensor in left.state_dict().values())
-    whole = made.pool[KEY].cost.bytes
-    assert made.personal_bytes() == [whole, expected, whole, whole, whole, whole] and expected < whole
-    rows = {row["value"]: row for row in made.results()["local_networks"]}
+    whole = aggregator.pool[KEY].cost.bytes
+    assert aggregator.personal_bytes() == [whole, expected, whole, whole, whole, whole] and expected < whole
+    rows = {row["value"]: row for row in aggregator.results()["local_networks"]}
     assert list(rows) == ["least", "mean", "most"]
     assert rows["least"]["mb"] == expected / 1e6 and rows["most"]["mb"] == whole / 1e6
     assert rows["mean"]["mb"] == pytest.approx((expected + 5 * whole) / 6e6)
-    assert rows["most"]["macs"] == made.pool[KEY].cost.forward_macs
+    assert rows["most"]["macs"] == aggregator.pool[KEY].cost.forward_macs
 
 
 def test_each_column_of_local_networks_has_its_extremes() -> None:
@@ -305,27 +307,29 @@ def test_a_jobs_record_has_the_macs_that_clients_compute(
 
 
 def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
-    made = spider()
-    (item,) = made.assign(1, np.array([2]))
-    own = {**made.pool[KEY].state, ALIVE: torch.from_numpy(made.tables.held.copy())}
-    own[ALIVE][0, 1:] = False
-    section = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes(own)}))[1]["own"]
-    made.local.take(1, item, made.local.checked(item, section))
-    made.local.settle()
-    assert made.local.alive[1].sum() == 5 and made.local.alive[0].sum() == 8
-    for wrong in (made.tables.held.copy(), np.zeros_like(made.tables.held)):
-        bad = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes({**own, ALIVE: torch.from_numpy(wrong)})}))[1]
+    aggregator = spider()
+    (item,) = aggregator.assign(1, np.array([2]))
+    client_state = {**aggregator.pool[KEY].state, ALIVE: torch.from_numpy(aggregator.tables.held.copy())}
+    client_state[ALIVE][0, 1:] = False
+    section = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes(client_state)}))[1]["own"]
+    aggregator.local.take(1, item, aggregator.local.checked(item, section))
+    aggregator.local.settle()
+    assert aggregator.local.alive[1].sum() == 5 and aggregator.local.alive[0].sum() == 8
+    for wrong in (aggregator.tables.held.copy(), np.zeros_like(aggregator.tables.held)):
+        bad = wire.unpack(
+            wire.pack({}, {"own": wire.tensors_to_bytes({**client_state, ALIVE: torch.from_numpy(wrong)})})
+        )[1]
         with pytest.raises(Rejected, match="operators cannot be"):
-            made.local.checked(item, bad["own"])
-    tensors, data = made.local.state()
+            aggregator.local.checked(item, bad["own"])
+    tensors, data = aggregator.local.state()
     again = spider()
     again.local.load_state(tensors, data)
-    assert (again.local.alive == made.local.alive).all()
-    assert torch.equal(again.local.outgoing(item)[ALIVE], own[ALIVE])
+    assert (again.local.alive == aggregator.local.alive).all()
+    assert torch.equal(again.local.outgoing(item)[ALIVE], client_state[ALIVE])
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "notices"),
     [
         (
             {"proj_start": 5},
@@ -342,8 +346,8 @@ def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
         ),
     ],
 )
-def test_a_job_too_short_for_its_search_says_so(spider: Any, keys: dict[str, Any], told: list[str]) -> None:
-    assert list(spider(rounds=4, **keys).notices) == told
+def test_a_job_too_short_for_its_search_says_so(spider: Any, keys: dict[str, Any], notices: list[str]) -> None:
+    assert list(spider(rounds=4, **keys).notices) == notices
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,10 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
 def looped(output: Tensor, labels: Tensor, of_sample: Callable[[Tensor, Callable[[int], Tensor]], Tensor]) -> Tensor:
     """[clients, batch] of ``of_sample``(logits [exits, classes], cross-entropy by exit)."""
     rows = []
-    for each, wanted in zip(output.flatten(0, 1), labels.flatten(), strict=True):
+    for each, label in zip(output.flatten(0, 1), labels.flatten(), strict=True):
 
-        def entropy(exit: int, each: Tensor = each, wanted: Tensor = wanted) -> Tensor:
-            return functional.cross_entropy(each[exit][None], wanted[None])
+        def entropy(exit: int, each: Tensor = each, label: Tensor = label) -> Tensor:
+            return functional.cross_entropy(each[exit][None], label[None])
 
         rows.append(of_sample(each, entropy))
     return torch.stack(rows).view(labels.shape)

@@ -21,8 +21,8 @@ NAMES = ("heterofl", "fedrolex", "fjord")
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
 
 
-def macs(made: Any) -> list[int]:
-    return [made.pool[key].cost.forward_macs for key in made.keys]
+def macs(aggregator: Any) -> list[int]:
+    return [aggregator.pool[key].cost.forward_macs for key in aggregator.keys]
 
 
 def run(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
@@ -35,17 +35,17 @@ def test_each_client_is_on_the_widest_level_that_it_affords(name: str) -> None:
     costs = macs(server(method_class(name), name))
     assert costs == sorted(costs, reverse=True) and costs[0] == models.cost(SPEC).forward_macs
     capacity = [costs[0], costs[0] - 1, costs[2], costs[2] + 1, costs[4], costs[4] - 1]
-    made = server(method_class(name), name, capacity=capacity)
-    items = made.assign(1, np.arange(1, 7))
+    aggregator = server(method_class(name), name, capacity=capacity)
+    items = aggregator.assign(1, np.arange(1, 7))
     assert [item.model for item in items] == ["a", "b", "c", "c", "e", "e"]
-    assert list(made.evaluation_plan().serve) == [item.model for item in items]
-    assert made.evaluation_plan().named == {"global": "a"}
-    sizes = {key: made.pool[key].cost.parameters for key in made.keys}
+    assert list(aggregator.evaluation_plan().serve) == [item.model for item in items]
+    assert aggregator.evaluation_plan().named == {"global": "a"}
+    sizes = {key: aggregator.pool[key].cost.parameters for key in aggregator.keys}
     a, b, c, _, e = (
-        f"level {key} (rate {made.rates[place]:g}, {sizes[key]:,} parameters, {costs[place]:,} MACs per sample)"
-        for place, key in enumerate(made.keys)
+        f"level {key} (rate {aggregator.rates[index]:g}, {sizes[key]:,} parameters, {costs[index]:,} MACs per sample)"
+        for index, key in enumerate(aggregator.keys)
     )
-    assert [event["message"] for event in made.events] == [
+    assert [event["message"] for event in aggregator.events] == [
         f"1 of 6 clients affords less than the {costs[4]:,} MACs per sample of the smallest model; "
         "they would train level e all the same: 6",
         f"{name} gives 1 of 6 clients {a}, 1 {b}, 2 {c}, 2 {e}",
@@ -53,32 +53,34 @@ def test_each_client_is_on_the_widest_level_that_it_affords(name: str) -> None:
 
 
 def test_a_crowd_of_small_clients_is_counted() -> None:
-    made = server(HeteroFLAggregator, "heterofl", clients=30, capacity=[1.0] * 29 + [1e15])
-    event, assigned = made.events
+    aggregator = server(HeteroFLAggregator, "heterofl", clients=30, capacity=[1.0] * 29 + [1e15])
+    event, assigned = aggregator.events
     assert "gives 1 of 30 clients level a" in assigned["message"] and "29 level e" in assigned["message"]
     assert event["message"].startswith("29 of 30 clients afford less") and event["message"].endswith("20 and 9 more")
-    assert [item.model for item in made.assign(1, np.array([1, 30]))] == ["e", "a"]
+    assert [item.model for item in aggregator.assign(1, np.array([1, 30]))] == ["e", "a"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_channels_that_nobody_trains_are_told(name: str) -> None:
     costs = macs(server(method_class(name), name))
-    made = server(method_class(name), name, capacity=[costs[2]] * 5 + [costs[4]])
-    gives, unaffordable, *told = [event["message"] for event in made.events]
-    assert f"{name} gives 5 of 6 clients level c (rate {made.rates[2]:g}, " in gives
+    aggregator = server(method_class(name), name, capacity=[costs[2]] * 5 + [costs[4]])
+    gives, unaffordable, *notices = [event["message"] for event in aggregator.events]
+    assert f"{name} gives 5 of 6 clients level c (rate {aggregator.rates[2]:g}, " in gives
     assert unaffordable == (
         f"no client affords level a, the largest: it takes {costs[0]:,} MACs per sample, and the strongest client "
         f"affords {costs[2]:,}"
     )
-    assert [message[:33] for message in told] == ([] if name == "fedrolex" else ["no client is on level a or b: cha"])
+    assert [message[:33] for message in notices] == (
+        [] if name == "fedrolex" else ["no client is on level a or b: cha"]
+    )
     assert len(server(method_class(name), name, capacity=[costs[0]] + [costs[4]] * 5).events) == 1
 
 
 def test_without_a_level_of_rate_1_the_whole_is_a_model_that_nobody_trains() -> None:
-    made = server(HeteroFLAggregator, "heterofl", rates=[0.5, 0.25])
-    assert [model.key for model in made.pool] == ["global", "a", "b"]
-    assert made.evaluation_plan().named == {"global": "global"}
-    assert {item.model for item in made.assign(1, np.arange(1, 7))} == {"a"}
+    aggregator = server(HeteroFLAggregator, "heterofl", rates=[0.5, 0.25])
+    assert [model.key for model in aggregator.pool] == ["global", "a", "b"]
+    assert aggregator.evaluation_plan().named == {"global": "global"}
+    assert {item.model for item in aggregator.assign(1, np.arange(1, 7))} == {"a"}
 
 
 def test_levels_are_drawn_once_or_in_each_round_among_those_that_are_affordable() -> None:
@@ -87,8 +89,8 @@ def test_levels_are_drawn_once_or_in_each_round_among_those_that_are_affordable(
     everyone = np.arange(1, 401)
 
     def rounds(**keys: Any) -> list[list[str]]:
-        made = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, **keys)
-        return [[item.model for item in made.assign(number, everyone)] for number in (1, 2, 1)]
+        aggregator = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, **keys)
+        return [[item.model for item in aggregator.assign(number, everyone)] for number in (1, 2, 1)]
 
     one, two, again = rounds(levels="fix")
     assert one == two == again and set(one[:300]) == set("abcde") and set(one[300:]) == set("cde")
@@ -98,10 +100,10 @@ def test_levels_are_drawn_once_or_in_each_round_among_those_that_are_affordable(
     assert set(one[:300]) == {"a", "e"} and 180 < one[:300].count("a") < 240 and set(one[300:]) == {"e"}
     one, _, _ = rounds(levels="fix", shares=[1, 0, 0, 0, 0])
     assert one == ["a"] * 300 + ["c"] * 100
-    made = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, levels="dynamic")
-    assert list(made.evaluation_plan().serve) == ["a"] * 300 + ["c"] * 100
-    made = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, levels="fix")
-    assert list(made.evaluation_plan().serve) == [item.model for item in made.assign(1, everyone)]
+    aggregator = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, levels="dynamic")
+    assert list(aggregator.evaluation_plan().serve) == ["a"] * 300 + ["c"] * 100
+    aggregator = server(HeteroFLAggregator, "heterofl", clients=400, capacity=capacity, levels="fix")
+    assert list(aggregator.evaluation_plan().serve) == [item.model for item in aggregator.assign(1, everyone)]
     assert server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).level_of.tolist() == [
         server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).keys.index(item.model)
         for item in server(HeteroFLAggregator, "heterofl", levels="fix", seed=1).assign(9, np.arange(1, 7))
@@ -186,13 +188,13 @@ def plain(session_job_file: Path) -> dict[str, Any]:
 def test_where_everybody_affords_everything_and_nothing_is_special_it_is_fedavg(
     job_file: Path, plain: dict[str, Any], name: str
 ) -> None:
-    found = run(job_file, name, method=name, capacity_model="nasbench201_base", **PLAIN[name])
+    result = run(job_file, name, method=name, capacity_model="nasbench201_base", **PLAIN[name])
     spec, state = plain["models"]["global"]
-    other_spec, other = found["models"]["a"]
+    other_spec, other = result["models"]["a"]
     assert spec == other_spec
     for mine in models.parameter_names(spec):
         assert torch.equal(state[mine], other[mine]), mine
-    for one, two in zip(plain["rounds"], found["rounds"], strict=True):
+    for one, two in zip(plain["rounds"], result["rounds"], strict=True):
         assert one["train_loss"] == two["train_loss"] and one["training_macs"] == two["training_macs"]
 
 
@@ -245,8 +247,8 @@ def test_what_noise_does_not_shield_is_refused(job_file: Path, keys: dict[str, A
     ("fluid", {"p": [0.9, 0.25]}, 0.25),
 ])  # fmt: skip
 def test_the_weakest_device_affords_the_narrowest_version(name: str, keys: dict[str, Any], rate: float) -> None:
-    made = server(method_class(name), name, **keys)
-    assert made.smallest_spec() == narrowed(made.initial_spec(), rate)
+    aggregator = server(method_class(name), name, **keys)
+    assert aggregator.smallest_spec() == narrowed(aggregator.initial_spec(), rate)
 
 
 @pytest.mark.parametrize("name", ["heterofl", "fedrolex", "fjord", "splitmix", "fluid"])
@@ -256,5 +258,7 @@ def test_a_family_that_cannot_be_narrowed_is_refused(name: str) -> None:
 
 
 def test_unless_capacity_model_names_another() -> None:
-    made = server(method_class("splitmix"), "splitmix", capacity_model="cnn_small")
-    assert made.smallest_spec() == models.named_spec("cnn_small", made.task.input_shape, made.task.num_classes)
+    aggregator = server(method_class("splitmix"), "splitmix", capacity_model="cnn_small")
+    assert aggregator.smallest_spec() == models.named_spec(
+        "cnn_small", aggregator.task.input_shape, aggregator.task.num_classes
+    )

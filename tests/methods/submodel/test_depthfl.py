@@ -11,7 +11,7 @@ from client_settings import client_settings
 from job_results import assert_equal, result
 from torch.func import functional_call
 from torch.nn import functional
-from training.test_cohort import both_ways
+from training.cohorts import both_ways
 
 import fedscale_ext
 from fedscale_ext import models
@@ -36,8 +36,8 @@ MACS = [models.cost(prefix(SPEC, exits)).forward_macs for exits in (1, 2, 3)]
 
 
 def depthfl(**keys: Any) -> Any:
-    given = {"model": "multi_exit_vgg_small", "capacity": [MACS[place // 2] for place in range(6)], **keys}
-    return server(DepthFLAggregator, "depthfl", shape=SHAPE, **given)
+    params = {"model": "multi_exit_vgg_small", "capacity": [MACS[index // 2] for index in range(6)], **keys}
+    return server(DepthFLAggregator, "depthfl", shape=SHAPE, **params)
 
 
 def configured(**keys: Any) -> Any:
@@ -62,10 +62,10 @@ def test_the_loss_is_the_loop(exits: int, consistency: float) -> None:
                     total = total + consistency * taught / (exits - 1)
         return total
 
-    found = DepthFLClient(client_settings(consistency=consistency)).losses(output, labels)
+    losses = DepthFLClient(client_settings(consistency=consistency)).losses(output, labels)
     expected = looped(output, labels, loss)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
-    gradients = [torch.autograd.grad(each.sum(), output)[0] for each in (found, expected)]
+    torch.testing.assert_close(losses, expected, atol=1e-12, rtol=1e-12)
+    gradients = [torch.autograd.grad(each.sum(), output)[0] for each in (losses, expected)]
     torch.testing.assert_close(*gradients, atol=1e-12, rtol=1e-12)
 
 
@@ -100,7 +100,7 @@ def test_cohorts_equal_clients_one_after_another(backbone: str, monkeypatch: pyt
                   for name, value in module.named_parameters()}  # fmt: skip
         return client_settings(client, offset=offset, feddyn=0.1, prox_mu=0.1, consistency=0.4, **changes)
 
-    monkeypatch.setattr("training.test_cohort.conf", settings)
+    monkeypatch.setattr("training.cohorts.conf", settings)
     build = lambda: models.build(network(backbone))  # noqa: E731
     assert both_ways(build, [12, 17, 3], trainer=DepthFLClient, local_steps=5) < 1e-9
 
@@ -109,66 +109,68 @@ def test_cohorts_equal_clients_one_after_another(backbone: str, monkeypatch: pyt
 
 
 def test_clients_train_prefixes_that_predict_by_all_exits() -> None:
-    made = depthfl()
-    items = made.assign(1, np.arange(1, 7))
+    aggregator = depthfl()
+    items = aggregator.assign(1, np.arange(1, 7))
     assert [item.model for item in items] == ["exit1", "exit1", "exit2", "exit2", "exit3", "exit3"]
-    assert {model.spec["predict"] for model in made.pool} == {"mean"}
-    assert made.evaluation_plan().named == {"global": "exit3"} and not made.static_statistics
-    assert {made.weight(item) for item in items} == {1.0} and depthfl(weighted=True).weight(items[1]) == 20.0
+    assert {model.spec["predict"] for model in aggregator.pool} == {"mean"}
+    assert aggregator.evaluation_plan().named == {"global": "exit3"} and not aggregator.static_statistics
+    assert {aggregator.weight(item) for item in items} == {1.0} and depthfl(weighted=True).weight(items[1]) == 20.0
     assert (depthfl(groups=[1, 1, 4], capacity=[6.0, 5, 4, 3, 2, 1]).level_of == [0, 0, 0, 0, 1, 2]).all()
 
 
 def test_exits_learn_from_each_other_ever_more() -> None:
-    made = depthfl(ramp_up=4.0)
+    aggregator = depthfl(ramp_up=4.0)
     for round in (1, 2, 5, 9):
         w = math.exp(-5 * (1 - min(round - 1, 4) / 4) ** 2)
-        items = made.assign(round, np.arange(1, 7))
+        items = aggregator.assign(round, np.arange(1, 7))
         assert [item.objective.get("consistency") for item in items] == [None, None, w, w, w, w]
         assert all(item.objective["feddyn"] == item.overrides["prox_mu"] == 0.1 for item in items)
     assert all(not item.objective for item in depthfl(kd=False, alpha=0.0).assign(1, np.arange(1, 7)))
-    made.config = configured(prox_mu=0.5)  # FedProx beside it
-    assert made.assign(1, np.array([1]))[0].overrides["prox_mu"] == 0.6
+    aggregator.config = configured(prox_mu=0.5)  # FedProx beside it
+    assert aggregator.assign(1, np.array([1]))[0].overrides["prox_mu"] == 0.6
 
 
 def test_inclusive_trains_and_serves_the_deepest_exit_of_each_prefix() -> None:
-    made = depthfl(inclusive=True)
-    exits = {key: {name[:5] for name in made.pool[key].state if name.startswith("exit")} for key in made.keys}
+    aggregator = depthfl(inclusive=True)
+    exits = {
+        key: {name[:5] for name in aggregator.pool[key].state if name.startswith("exit")} for key in aggregator.keys
+    }
     assert exits == {"exit3": {"exit3"}, "exit2": {"exit2"}, "exit1": {"exit1"}}
-    assert {model.spec["predict"] for model in made.pool} == {"last"}
-    assert all(not item.objective for item in made.assign(1, np.arange(1, 7)))
-    given = configured(**{"depthfl.inclusive": True, "depthfl.alpha": 0.2})
-    assert make_params(DepthFLAggregator.Params, given).alpha == 0.2
+    assert {model.spec["predict"] for model in aggregator.pool} == {"last"}
+    assert all(not item.objective for item in aggregator.assign(1, np.arange(1, 7)))
+    config = configured(**{"depthfl.inclusive": True, "depthfl.alpha": 0.2})
+    assert make_params(DepthFLAggregator.Params, config).alpha == 0.2
 
 
 def test_feddyn_sends_nothing_beside_the_model(tmp_path: Path) -> None:
-    made = depthfl(alpha=0.5)
-    made.log_dir = tmp_path
-    (kept,) = made.client_tensors()
-    made.client_tensors_by_kind = {kept.kind: kept}
-    (item,) = made.assign(1, np.array([1]))
-    assert made.traffic(item) == made.uploaded(item) == made.pool[item.model].cost.bytes
+    aggregator = depthfl(alpha=0.5)
+    aggregator.log_dir = tmp_path
+    (gradients,) = aggregator.client_tensors()
+    aggregator.client_tensors_by_kind = {gradients.kind: gradients}
+    (item,) = aggregator.assign(1, np.array([1]))
+    assert aggregator.traffic(item) == aggregator.uploaded(item) == aggregator.pool[item.model].cost.bytes
 
 
 def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
-    made = depthfl(alpha=0.5)
-    made.log_dir = tmp_path
-    (kept,) = made.client_tensors()
-    made.client_tensors_by_kind = {kept.kind: kept}
-    assert isinstance(kept, DynamicGradients)
-    old = {name: tensor.clone() for name, tensor in made.pool["exit3"].state.items()}
-    items = made.assign(1, np.array([1, 3]))  # nobody trains block 3
-    kept.begin(items)
-    updates = updates_for(made, 1, items)
-    states = trained_states(made, 1, updates)
-    assert all(not tensor.any() for item in items for tensor in kept.outgoing(item).values())
+    aggregator = depthfl(alpha=0.5)
+    aggregator.log_dir = tmp_path
+    (gradients,) = aggregator.client_tensors()
+    aggregator.client_tensors_by_kind = {gradients.kind: gradients}
+    assert isinstance(gradients, DynamicGradients)
+    old = {name: tensor.clone() for name, tensor in aggregator.pool["exit3"].state.items()}
+    items = aggregator.assign(1, np.array([1, 3]))  # nobody trains block 3
+    gradients.begin(items)
+    updates = updates_for(aggregator, 1, items)
+    states = trained_states(aggregator, 1, updates)
+    assert all(not tensor.any() for item in items for tensor in gradients.outgoing(item).values())
     names = models.parameter_names(SPEC)
     for item in items:
         state = states[item.client]
-        kept.take(1, item, {name: 0.5 * (old[name] - state[name]) for name in names if name in state})
-    parts = [(states[u.client], made.pool[u.item.model].part.covered, 1.0) for u in updates]
+        gradients.take(1, item, {name: 0.5 * (old[name] - state[name]) for name in names if name in state})
+    parts = [(states[u.client], aggregator.pool[u.item.model].part.covered, 1.0) for u in updates]
     mean = count_mean(old, parts)
-    made.aggregate(1, updates, {"exit3": mean})
-    new = made.pool["exit3"].state
+    aggregator.aggregate(1, updates, {"exit3": mean})
+    new = aggregator.pool["exit3"].state
     for name in old:
         holders = [client for client in (1, 3) if name in states[client]]
         if name not in names or not holders:
@@ -176,31 +178,31 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
             continue
         h = sum(-0.5 * (states[client][name] - old[name]) for client in holders) / 6  # over all clients
         torch.testing.assert_close(new[name], mean[name] - h / 0.5, msg=name)
-    kept.settle()
-    kept.begin(items)
-    torch.testing.assert_close(kept.outgoing(items[0])["exit1.linear.bias"],
+    gradients.settle()
+    gradients.begin(items)
+    torch.testing.assert_close(gradients.outgoing(items[0])["exit1.linear.bias"],
                                0.5 * (states[1]["exit1.linear.bias"] - old["exit1.linear.bias"]))  # fmt: skip
     assert depthfl(alpha=0.0).client_tensors() == []
 
 
 def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_path: Path) -> None:
-    made = depthfl(alpha=0.5)
-    made.log_dir = tmp_path
-    (kept,) = made.client_tensors()
-    made.client_tensors_by_kind = {kept.kind: kept}
-    assert isinstance(kept, DynamicGradients)
+    aggregator = depthfl(alpha=0.5)
+    aggregator.log_dir = tmp_path
+    (gradients,) = aggregator.client_tensors()
+    aggregator.client_tensors_by_kind = {gradients.kind: gradients}
+    assert isinstance(gradients, DynamicGradients)
     for round, client in ((1, 6), (2, 1)):  # of the whole network, of its first exit
-        old = {name: tensor.clone() for name, tensor in made.pool["exit3"].state.items()}
-        (item,) = items = made.assign(round, np.array([client]))
-        kept.begin(items)
-        updates = updates_for(made, round, items)
-        state = trained_states(made, round, updates)[client]
+        old = {name: tensor.clone() for name, tensor in aggregator.pool["exit3"].state.items()}
+        (item,) = items = aggregator.assign(round, np.array([client]))
+        gradients.begin(items)
+        updates = updates_for(aggregator, round, items)
+        state = trained_states(aggregator, round, updates)[client]
         names = [name for name in models.parameter_names(SPEC) if name in state]
-        kept.take(round, item, {name: 0.5 * (old[name] - state[name]) for name in names})
-        made.aggregate(round, updates, {"exit3": count_mean(old, [(state, dict.fromkeys(state), 1.0)])})
-        kept.settle()
-    assert kept.mean("exit3")["block3.conv1.weight"].all()
-    for name, tensor in made.pool["exit3"].state.items():
+        gradients.take(round, item, {name: 0.5 * (old[name] - state[name]) for name in names})
+        aggregator.aggregate(round, updates, {"exit3": count_mean(old, [(state, dict.fromkeys(state), 1.0)])})
+        gradients.settle()
+    assert gradients.mean("exit3")["block3.conv1.weight"].all()
+    for name, tensor in aggregator.pool["exit3"].state.items():
         assert torch.equal(tensor, old[name]) == (name not in state), name
 
 
@@ -247,13 +249,13 @@ def by_hand(done: dict[str, Any], data: Any, alpha: float, lr: float, steps: int
              for client, key in enumerate(done["rounds"][-1]["evaluation"]["serve"], 1)}  # fmt: skip
     x = {name: tensor.double() for name, tensor in models.initial_state(spec, 1).items()}
     h = {name: torch.zeros_like(tensor) for name, tensor in x.items()}
-    own: dict[int, dict[str, torch.Tensor]] = {}
+    gradients: dict[int, dict[str, torch.Tensor]] = {}
     for number, entry in enumerate(done["rounds"], 1):
         w, trained = math.exp(-5 * (1 - min((number - 1) / 4, 1)) ** 2), {}
         for client in entry["participants"]:
             module = models.build(prefix(spec, depth[client])).double().train()
             start = {name: x[name] for name, _ in module.named_parameters()}
-            mine = own.setdefault(client, {name: torch.zeros_like(value) for name, value in start.items()})
+            mine = gradients.setdefault(client, {name: torch.zeros_like(value) for name, value in start.items()})
             samples, labels = data.tensors(data.train_rows(client))
             y = dict(start)
             for _ in range(steps):
@@ -268,9 +270,9 @@ def by_hand(done: dict[str, Any], data: Any, alpha: float, lr: float, steps: int
                             loss = loss + w * kl / (len(out) - 1)
                 for name, leaf in leaves.items():
                     loss = loss - (mine[name] * leaf).sum() + alpha / 2 * (leaf - start[name]).square().sum()
-                found = torch.autograd.grad(loss, list(leaves.values()))
-                y = {name: y[name] - lr * g for name, g in zip(y, found, strict=True)}
-            own[client] = {name: mine[name] - alpha * (y[name] - start[name]) for name in y}
+                derivatives = torch.autograd.grad(loss, list(leaves.values()))
+                y = {name: y[name] - lr * g for name, g in zip(y, derivatives, strict=True)}
+            gradients[client] = {name: mine[name] - alpha * (y[name] - start[name]) for name in y}
             trained[client] = y
         new = {}
         for name, value in x.items():
@@ -316,20 +318,20 @@ def test_a_job_resumes_to_the_same_result(job_file: Path) -> None:
     ],
 )
 def test_what_does_not_go_with_feddyn_is_told(keys: dict[str, Any], sentence: str) -> None:
-    made = depthfl()
-    made.config = configured(**keys)
+    aggregator = depthfl()
+    aggregator.config = configured(**keys)
     with pytest.raises(UserError, match=sentence):
-        made.init_state(None, made.task)
+        aggregator.init_state(None, aggregator.task)
 
 
 def test_scaffold_goes_with_it_where_feddyn_does_not(tmp_path: Path) -> None:
-    made = depthfl(alpha=0.0)
-    made.config, made.log_dir = configured(control_variates=True), tmp_path
-    assert [type(kept) for kept in made.client_tensors()] == [ControlVariates]
+    aggregator = depthfl(alpha=0.0)
+    aggregator.config, aggregator.log_dir = configured(control_variates=True), tmp_path
+    assert [type(tensors) for tensors in aggregator.client_tensors()] == [ControlVariates]
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "sentence"),
     [
         (
             {"rounds": 10},
@@ -340,6 +342,6 @@ def test_scaffold_goes_with_it_where_feddyn_does_not(tmp_path: Path) -> None:
         ({"rounds": 10, "inclusive": True}, None),
     ],
 )
-def test_a_job_in_which_exits_hardly_learn_from_each_other_says_so(keys: dict[str, Any], told: str | None) -> None:
+def test_a_job_in_which_exits_hardly_learn_from_each_other_says_so(keys: dict[str, Any], sentence: str | None) -> None:
     said = [notice for notice in depthfl(**keys).notices if "ramp_up" in notice]
-    assert said == ([] if told is None else [f"rounds is 10: {told}"])
+    assert said == ([] if sentence is None else [f"rounds is 10: {sentence}"])

@@ -17,27 +17,27 @@ from methods.trace import run
 
 
 def test_windows_begin_one_channel_further_in_each_round_and_wrap() -> None:
-    made = server(FedRolexAggregator, "fedrolex")
-    spec, layout = made.pool["a"].spec, models.layout(made.pool["a"].spec)
+    aggregator = server(FedRolexAggregator, "fedrolex")
+    spec, layout = aggregator.pool["a"].spec, models.layout(aggregator.pool["a"].spec)
     for number in (1, 2, 9, 30):
-        made.assign(number, np.array([1]))
-        for key, rate in zip("bcde", made.rates[1:], strict=True):
-            part = made.pool[key].part
+        aggregator.assign(number, np.array([1]))
+        for key, rate in zip("bcde", aggregator.rates[1:], strict=True):
+            part = aggregator.pool[key].part
             for group, width in models.group_widths(spec).items():
                 if group in ("input", "classes"):
                     assert group not in part.channels
                     continue
-                kept = part.channels[group].tolist()
-                assert kept == [(number - 1 + place) % width for place in range(len(kept))]
-            cut = extract(made.pool["a"].state, layout, window(spec, rate, number - 1))
-            assert all(torch.equal(cut[name], value) for name, value in made.pool[key].state.items())
+                channels = part.channels[group].tolist()
+                assert channels == [(number - 1 + index) % width for index in range(len(channels))]
+            cut = extract(aggregator.pool["a"].state, layout, window(spec, rate, number - 1))
+            assert all(torch.equal(cut[name], value) for name, value in aggregator.pool[key].state.items())
 
 
 def test_clients_are_served_the_leading_channels_or_the_whole_model() -> None:
-    made = server(FedRolexAggregator, "fedrolex", capacity=[1e15, 1, 1, 1, 1, 1])
-    made.assign(5, np.arange(1, 7))
-    assert list(made.evaluation_plan().serve) == ["a"] + ["e"] * 5
-    assert all(torch.equal(index, torch.arange(len(index))) for index in made.pool["e"].part.channels.values())
+    aggregator = server(FedRolexAggregator, "fedrolex", capacity=[1e15, 1, 1, 1, 1, 1])
+    aggregator.assign(5, np.arange(1, 7))
+    assert list(aggregator.evaluation_plan().serve) == ["a"] + ["e"] * 5
+    assert all(torch.equal(index, torch.arange(len(index))) for index in aggregator.pool["e"].part.channels.values())
     assert list(server(FedRolexAggregator, "fedrolex", serve="server").evaluation_plan().serve) == ["a"] * 6
 
 
@@ -48,14 +48,17 @@ def test_an_entrys_mean_counts_no_earlier_rounds() -> None:
     run(old, 3)
     young.pool.update("a", pool_states(old)["a"])
     ends = []
-    for made in (old, young):
-        items = made.assign(4, np.arange(1, 7))
-        start = made.pool["a"].state
-        parts = [(item, made.pool[item.model], trained(made.pool[item.model].state, 4, item.client)) for item in items]
-        found = [(state, model.part and model.part.covered, made.weight(item)) for item, model, state in parts]
-        made.aggregate(4, [], {"a": count_mean(start, found)})
-        ends.append(pool_states(made))
-        assert [weight for _, _, weight in found] == [1.0] * 6
+    for aggregator in (old, young):
+        items = aggregator.assign(4, np.arange(1, 7))
+        start = aggregator.pool["a"].state
+        parts = [
+            (item, aggregator.pool[item.model], trained(aggregator.pool[item.model].state, 4, item.client))
+            for item in items
+        ]
+        weighted = [(state, model.part and model.part.covered, aggregator.weight(item)) for item, model, state in parts]
+        aggregator.aggregate(4, [], {"a": count_mean(start, weighted)})
+        ends.append(pool_states(aggregator))
+        assert [weight for _, _, weight in weighted] == [1.0] * 6
     assert all(equal(state, ends[1][key]) for key, state in ends[0].items())
     held = [state["head.linear.bias"] for _, _, state in parts]
     torch.testing.assert_close(ends[0]["a"]["head.linear.bias"], torch.stack(held).mean(0))

@@ -127,12 +127,12 @@ def test_overwriting_blocks_with_falling_p_is_the_count_mean(seed: int, levels: 
     spec = SPECS["nasbench201_base"]
     layout, start = models.layout(spec), {k: v.double() for k, v in models.initial_state(spec, seed).items()}
     clients = []
-    for place, level in enumerate(levels):
-        state = {k: v.double() for k, v in models.initial_state(spec, seed + 1 + place).items()}
-        clients.append((level, extract(state, layout, window(spec, P[level])), 10.0 * (place + 1)))
+    for index, level in enumerate(levels):
+        state = {k: v.double() for k, v in models.initial_state(spec, seed + 1 + index).items()}
+        clients.append((level, extract(state, layout, window(spec, P[level])), 10.0 * (index + 1)))
     overwritten = start
     for level, p in enumerate(P):  # falling
-        holders = [(state, weight) for own, state, weight in clients if own <= level]
+        holders = [(state, weight) for client_level, state, weight in clients if client_level <= level]
         if not holders:
             continue
         narrow = widths_at(spec, p)
@@ -144,16 +144,18 @@ def test_overwriting_blocks_with_falling_p_is_the_count_mean(seed: int, levels: 
             )
             block[name] = sum(weight * state[name][cut] for state, weight in holders) / sum(w for _, w in holders)
         overwritten = insert(overwritten, block, coverage(layout, window(spec, p)))
-    mean = count_mean(start, [(state, coverage(layout, window(spec, P[own])), w) for own, state, w in clients])
+    mean = count_mean(
+        start, [(state, coverage(layout, window(spec, P[client_level])), w) for client_level, state, w in clients]
+    )
     for name, value in mean.items():
         torch.testing.assert_close(value, overwritten[name], atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("distil", [False, True])
 def test_a_clients_cost_is_that_of_the_widths_that_it_draws(distil: bool) -> None:
-    made = server(FjordAggregator, "fjord", distil=distil, capacity=[1e15, 1, 1e15, 1e15, 1e15, 1e15])
-    macs = [made.pool[key].cost.forward_macs for key in "abcde"]
-    items = made.assign(2, np.arange(1, 7))
+    aggregator = server(FjordAggregator, "fjord", distil=distil, capacity=[1e15, 1, 1e15, 1e15, 1e15, 1e15])
+    macs = [aggregator.pool[key].cost.forward_macs for key in "abcde"]
+    items = aggregator.assign(2, np.arange(1, 7))
     assert items[1].model == "e" and items[1].compute_fraction == 1.0
     for item in items[2:]:
         drawn = drawn_widths(1, 2, item.client, 5, 2)
@@ -163,16 +165,17 @@ def test_a_clients_cost_is_that_of_the_widths_that_it_draws(distil: bool) -> Non
 
 
 def test_values_of_p_may_stand_in_any_order_and_weights_are_samples() -> None:
-    made = server(FjordAggregator, "fjord", p=[0.5, 1.0])
-    assert made.rates == [1.0, 0.5]
-    (item,) = made.assign(1, np.array([4]))
-    assert made.weight(item) == 40.0
+    aggregator = server(FjordAggregator, "fjord", p=[0.5, 1.0])
+    assert aggregator.rates == [1.0, 0.5]
+    (item,) = aggregator.assign(1, np.array([4]))
+    assert aggregator.weight(item) == 40.0
 
 
 def test_groups_give_the_weakest_the_smallest_p() -> None:
-    made = server(FjordAggregator, "fjord", capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], p=[0.25, 0.5, 1.0],
-                  groups=[3, 1, 2])  # fmt: skip
-    assert made.level_of.tolist() == [1, 0, 2, 2, 0, 2]
+    aggregator = server(
+        FjordAggregator, "fjord", capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], p=[0.25, 0.5, 1.0], groups=[3, 1, 2]
+    )
+    assert aggregator.level_of.tolist() == [1, 0, 2, 2, 0, 2]
     with pytest.raises(UserError, match=r"fjord.groups is \[3, 3\]"):
         server(FjordAggregator, "fjord", p=[0.25, 1.0], groups=[3, 3], shares=None, clients=5)
     with pytest.raises(UserError, match="remove one of them"):
@@ -181,15 +184,15 @@ def test_groups_give_the_weakest_the_smallest_p() -> None:
 
 @pytest.mark.parametrize("distil", [False, True])
 def test_the_next_round_costs_the_mean_of_all_draws(distil: bool) -> None:
-    made = server(FjordAggregator, "fjord", p=[0.25, 1.0], distil=distil)
-    whole, quarter = (made.pool[key].cost.forward_macs for key in made.keys)
-    (first, *_) = made.next_items()
+    aggregator = server(FjordAggregator, "fjord", p=[0.25, 1.0], distil=distil)
+    whole, quarter = (aggregator.pool[key].cost.forward_macs for key in aggregator.keys)
+    (first, *_) = aggregator.next_items()
     assert first.compute_fraction == pytest.approx(((whole + quarter) / 2 + distil * whole / 2) / whole)
 
 
 def test_each_width_is_tested_where_that_is_asked_for() -> None:
     plain = server(FjordAggregator, "fjord", p=[0.25, 1.0, 0.5]).evaluation_plan()
     assert plain.named == {"global": "a"}
-    made = server(FjordAggregator, "fjord", p=[0.25, 1.0, 0.5], each_width=True)
-    assert made.evaluation_plan().named == {"global": "a", "p1": "a", "p0.5": "b", "p0.25": "c"}
-    assert made.evaluation_plan().serve == plain.serve
+    aggregator = server(FjordAggregator, "fjord", p=[0.25, 1.0, 0.5], each_width=True)
+    assert aggregator.evaluation_plan().named == {"global": "a", "p1": "a", "p0.5": "b", "p0.25": "c"}
+    assert aggregator.evaluation_plan().serve == plain.serve

@@ -46,11 +46,15 @@ def test_a_neurons_change_is_the_largest_of_its_weights_in_bias_and_out() -> Non
     after["conv2.weight"][5, 4, 0, 0] = 3.0  # out of neuron 4 of conv1, into neuron 5 of conv2
     after["linear1.weight"][6, 49 * 7 + 48] = 1.25  # out of neuron 7 of conv2: the last place of its map
     after["linear2.weight"][9, 8] = 0.0  # out of neuron 8 of linear1; classes are no neurons
-    found = invariant_dropout.neuron_changes(FULL, before, after)
+    neuron_changes = invariant_dropout.neuron_changes(FULL, before, after)
     expected = {"conv1": {2: 0.5, 3: 0.25, 4: 2.0}, "conv2": {5: 2.0, 7: 0.25}, "linear1": {6: 0.25, 8: 1.0}}
-    assert {group: len(changes) for group, changes in found.items()} == {"conv1": 16, "conv2": 32, "linear1": 28}
-    for group, changes in found.items():
-        assert {place: changes[place] for place in np.flatnonzero(changes)} == expected[group]
+    assert {group: len(changes) for group, changes in neuron_changes.items()} == {
+        "conv1": 16,
+        "conv2": 32,
+        "linear1": 28,
+    }
+    for group, changes in neuron_changes.items():
+        assert {index: changes[index] for index in np.flatnonzero(changes)} == expected[group]
 
 
 def test_buffers_do_not_count_and_batchnorms_scale_does() -> None:
@@ -96,9 +100,9 @@ def test_dropped_are_neurons_invariant_twice_then_once_then_any() -> None:
 
     def dropped(count: int, draw: int = 0) -> set[int]:
         widths, channels = {"g": 10 - count}, {"g": 10}
-        kept = invariant_dropout.remaining_channels(widths, channels, {"g": before}, {"g": now}, stream(draw))["g"]
-        assert kept.tolist() == sorted(set(kept.tolist())) and len(kept) == 10 - count
-        return set(range(10)) - set(kept.tolist())
+        remaining = invariant_dropout.remaining_channels(widths, channels, {"g": before}, {"g": now}, stream(draw))["g"]
+        assert remaining.tolist() == sorted(set(remaining.tolist())) and len(remaining) == 10 - count
+        return set(range(10)) - set(remaining.tolist())
 
     assert dropped(2) == {2, 3}
     assert {2, 3} < dropped(3) < {2, 3, 4, 5}
@@ -140,58 +144,58 @@ def slow_fluid(clients: int = 6, slow: tuple[int, ...] = (2, 5), **keys: Any) ->
     return server(FluidAggregator, "fluid", clients=clients, capacity=capacity, **keys)
 
 
-def one_round(made: Any, round: int, scale: float = 0.05, participants: Any = None) -> dict[int, State]:
+def one_round(aggregator: Any, round: int, scale: float = 0.05, participants: Any = None) -> dict[int, State]:
     """What the runtime does with a round; the clients' states."""
-    made._internals = {}
-    items = made.assign(round, np.array(participants or range(1, made.task.num_clients + 1)))
-    updates, states = updates_for(made, round, items), {}
+    aggregator._internals = {}
+    items = aggregator.assign(round, np.array(participants or range(1, aggregator.task.num_clients + 1)))
+    updates, states = updates_for(aggregator, round, items), {}
     for update in updates:
-        states[update.client] = trained(made.pool[update.item.model].state, round, update.client, scale=scale)
-        made.collect(round, update, states[update.client])
-    made.aggregate(round, updates, {})
+        states[update.client] = trained(aggregator.pool[update.item.model].state, round, update.client, scale=scale)
+        aggregator.collect(round, update, states[update.client])
+    aggregator.aggregate(round, updates, {})
     return states
 
 
 def test_with_all_clients_able_it_is_fedavg() -> None:
-    made, plain = server(FluidAggregator, "fluid"), server(FedAvgAggregator, "fedavg")
-    assert [model.key for model in made.pool] == ["global"]
+    aggregator, plain = server(FluidAggregator, "fluid"), server(FedAvgAggregator, "fedavg")
+    assert [model.key for model in aggregator.pool] == ["global"]
     for number in (1, 2, 3):
-        one_round(made, number)
+        one_round(aggregator, number)
         play(plain, number)
-        for name, value in made.pool["global"].state.items():
+        for name, value in aggregator.pool["global"].state.items():
             torch.testing.assert_close(value, plain.pool["global"].state[name], rtol=1e-6, atol=1e-7)
-    plan = made.evaluation_plan()
+    plan = aggregator.evaluation_plan()
     assert list(plan.serve) == ["global"] * 6 and plan.named == {"global": "global"}
 
 
 def test_entries_are_averaged_over_those_who_trained_them() -> None:
-    made = slow_fluid()
-    start = pool_states(made)["global"]
-    items = made.assign(1, np.arange(1, 7))
-    covered = made.pool["p0.5"].part.covered
-    updates = updates_for(made, 1, items)
-    found = []
+    aggregator = slow_fluid()
+    start = pool_states(aggregator)["global"]
+    items = aggregator.assign(1, np.arange(1, 7))
+    covered = aggregator.pool["p0.5"].part.covered
+    updates = updates_for(aggregator, 1, items)
+    weighted = []
     for update in updates:
-        state = trained(made.pool[update.item.model].state, 1, update.client)
-        made.collect(1, update, state)
-        found.append((state, covered if update.client in (2, 5) else None, 10.0 * update.client))
-    made.aggregate(1, updates, {})
+        state = trained(aggregator.pool[update.item.model].state, 1, update.client)
+        aggregator.collect(1, update, state)
+        weighted.append((state, covered if update.client in (2, 5) else None, 10.0 * update.client))
+    aggregator.aggregate(1, updates, {})
     assert [item.model for item in items] == ["global", "p0.5", "global", "global", "p0.5", "global"]
-    expected = count_mean(start, found)
-    assert equal(made.pool["global"].state, expected)
-    assert [key for key, state in pool_states(made).items() if equal(state, start)] == []
-    assert list(made.evaluation_plan().serve) == [item.model for item in items]
+    expected = count_mean(start, weighted)
+    assert equal(aggregator.pool["global"].state, expected)
+    assert [key for key, state in pool_states(aggregator).items() if equal(state, start)] == []
+    assert list(aggregator.evaluation_plan().serve) == [item.model for item in items]
 
 
 def test_the_submodel_leaves_out_what_others_did_not_change() -> None:
-    made = slow_fluid(rates="capacity")
+    aggregator = slow_fluid(rates="capacity")
     still = {"stem": 3, "reductions.0": 5}  # channels that stay as they are for everybody
     layout = models.layout(BASE)
     for number in (1, 2):
-        items = made.assign(number, np.arange(1, 7))
-        updates = updates_for(made, number, items)
+        items = aggregator.assign(number, np.arange(1, 7))
+        updates = updates_for(aggregator, number, items)
         for update in updates:
-            model = made.pool[update.item.model]
+            model = aggregator.pool[update.item.model]
             state = trained(model.state, number, update.client)
             if model.part is None:
                 for name, value in state.items():
@@ -199,39 +203,39 @@ def test_the_submodel_leaves_out_what_others_did_not_change() -> None:
                         if axis is not None and axis.group in still:
                             before = model.state[name].select(dim, still[axis.group])
                             value.select(dim, still[axis.group]).copy_(before)
-            made.collect(number, update, state)
-        made.aggregate(number, updates, {})
-    assert made.thresholds["stem"] == made.thresholds["reductions.0"] == 0.0
-    assert np.flatnonzero(made.now["stem"]).tolist() == [3]
-    assert np.flatnonzero(made.now["reductions.0"]).tolist() == [5]
-    made.assign(3, np.arange(1, 7))
-    channels = made.pool["p0.5"].part.channels
-    assert {group: len(kept) for group, kept in channels.items()} == widths_at(BASE, 0.5)
+            aggregator.collect(number, update, state)
+        aggregator.aggregate(number, updates, {})
+    assert aggregator.thresholds["stem"] == aggregator.thresholds["reductions.0"] == 0.0
+    assert np.flatnonzero(aggregator.now["stem"]).tolist() == [3]
+    assert np.flatnonzero(aggregator.now["reductions.0"]).tolist() == [5]
+    aggregator.assign(3, np.arange(1, 7))
+    channels = aggregator.pool["p0.5"].part.channels
+    assert {group: len(indices) for group, indices in channels.items()} == widths_at(BASE, 0.5)
     assert 3 not in channels["stem"] and 5 not in channels["reductions.0"]
 
 
 def test_round_one_shows_nothing_and_drops_at_random() -> None:
-    made = slow_fluid()
-    first = {group: kept.tolist() for group, kept in made.pool["p0.5"].part.channels.items()}
-    one_round(made, 1)
-    assert made.observed == 0 and not made.now
-    one_round(made, 2)
-    assert made.observed == 1 and set(made.now) == set(first)
-    assert all(one.any() for one in made.now.values())  # the threshold is the least neuron's change
-    again = {group: kept.tolist() for group, kept in made.pool["p0.5"].part.channels.items()}
+    aggregator = slow_fluid()
+    first = {group: indices.tolist() for group, indices in aggregator.pool["p0.5"].part.channels.items()}
+    one_round(aggregator, 1)
+    assert aggregator.observed == 0 and not aggregator.now
+    one_round(aggregator, 2)
+    assert aggregator.observed == 1 and set(aggregator.now) == set(first)
+    assert all(one.any() for one in aggregator.now.values())  # the threshold is the least neuron's change
+    again = {group: indices.tolist() for group, indices in aggregator.pool["p0.5"].part.channels.items()}
     assert again != first
 
 
 def test_rounds_of_stragglers_alone_keep_what_was_invariant() -> None:
-    made = slow_fluid()
+    aggregator = slow_fluid()
     for number in (1, 2):
-        one_round(made, number)
-    seen = {group: one.copy() for group, one in made.now.items()}
-    one_round(made, 3)
-    assert all(np.array_equal(made.before[group], one) and one.any() for group, one in seen.items())
-    seen = {group: one.copy() for group, one in made.now.items()}
-    one_round(made, 4, participants=[2, 5])
-    assert made.observed == 2 and all(np.array_equal(made.now[group], one) for group, one in seen.items())
+        one_round(aggregator, number)
+    seen = {group: one.copy() for group, one in aggregator.now.items()}
+    one_round(aggregator, 3)
+    assert all(np.array_equal(aggregator.before[group], one) and one.any() for group, one in seen.items())
+    seen = {group: one.copy() for group, one in aggregator.now.items()}
+    one_round(aggregator, 4, participants=[2, 5])
+    assert aggregator.observed == 2 and all(np.array_equal(aggregator.now[group], one) for group, one in seen.items())
     alone = slow_fluid(clients=2, slow=(1, 2))
     for number in (1, 2, 3):
         one_round(alone, number)
@@ -239,16 +243,16 @@ def test_rounds_of_stragglers_alone_keep_what_was_invariant() -> None:
 
 
 def test_thresholds_grow_while_too_few_neurons_are_invariant() -> None:
-    made, easy = slow_fluid(increment=1.0), slow_fluid(increment=1.0, slow=())
+    aggregator, easy = slow_fluid(increment=1.0), slow_fluid(increment=1.0, slow=())
     seen = []
     for number in range(1, 7):
-        one_round(made, number)
+        one_round(aggregator, number)
         one_round(easy, number)
-        seen.append(dict(made.thresholds))
+        seen.append(dict(aggregator.thresholds))
     assert all(seen[4][group] == seen[2][group] + 1.0 for group in seen[4])  # the fourth that was looked at
     assert seen[3] == seen[2] and seen[5] == seen[4]
-    recorded = made._internals["invariant"]
-    assert {group: np.flatnonzero(one).tolist() for group, one in made.now.items()} == recorded
+    recorded = aggregator._internals["invariant"]
+    assert {group: np.flatnonzero(one).tolist() for group, one in aggregator.now.items()} == recorded
     # without stragglers there are never too few
     assert easy.observed == 5 and all(
         easy.thresholds[group] == pytest.approx(seen[2][group], rel=0.9) for group in seen[2]
@@ -256,26 +260,26 @@ def test_thresholds_grow_while_too_few_neurons_are_invariant() -> None:
 
 
 def test_who_affords_no_submodel_is_named_and_gets_the_smallest() -> None:
-    made = server(FluidAggregator, "fluid", capacity=[1.0, 1e15, macs_at(0.5), 5.0, macs_at(0.75), 1e15])
-    assert made.rate.tolist() == [0.5, 1.0, 0.5, 0.5, 0.75, 1.0]
-    event, gives = made.events
+    aggregator = server(FluidAggregator, "fluid", capacity=[1.0, 1e15, macs_at(0.5), 5.0, macs_at(0.75), 1e15])
+    assert aggregator.rate.tolist() == [0.5, 1.0, 0.5, 0.5, 0.75, 1.0]
+    event, gives = aggregator.events
     assert gives["message"].startswith("fluid gives 2 of 6 clients the whole model (")
     assert ", 1 rate 0.75 (" in gives["message"] and ", 3 rate 0.5 (" in gives["message"]
     assert event["message"].startswith("2 of 6 clients afford less than the ")
     assert event["message"].endswith("they would train it all the same: 1, 4")
-    assert [model.key for model in made.pool] == ["global", "p0.5", "p0.75"]
+    assert [model.key for model in aggregator.pool] == ["global", "p0.5", "p0.75"]
 
 
 def test_by_time_the_slowest_participants_train_less_from_round_two() -> None:
-    made = server(FluidAggregator, "fluid", rates="time", share=0.34, capacity=[1.0] * 6)  # whatever they afford
-    made.population = Population(np.array([10.0, 10, 30, 10, 16, 10]), np.full(6, 1e9), None, "test")
-    made.task.train_sizes[:] = 50
-    assert {item.model for item in made.assign(1, np.arange(1, 7))} == {"global"}
-    served = [item.model for item in made.assign(2, np.arange(1, 7))]
+    aggregator = server(FluidAggregator, "fluid", rates="time", share=0.34, capacity=[1.0] * 6)  # whatever they afford
+    aggregator.population = Population(np.array([10.0, 10, 30, 10, 16, 10]), np.full(6, 1e9), None, "test")
+    aggregator.task.train_sizes[:] = 50
+    assert {item.model for item in aggregator.assign(1, np.arange(1, 7))} == {"global"}
+    served = [item.model for item in aggregator.assign(2, np.arange(1, 7))]
     assert served == ["global", "global", "p0.5", "global", "p0.65", "global"]
-    made.assign(3, np.array([3, 5]))  # between the two, 5 is the fast one
-    assert made.rate.tolist() == [1, 1, 0.5, 1, 1, 1]
-    assert made.evaluation_plan().serve == ["global"] * 6  # whatever they afford
+    aggregator.assign(3, np.array([3, 5]))  # between the two, 5 is the fast one
+    assert aggregator.rate.tolist() == [1, 1, 0.5, 1, 1, 1]
+    assert aggregator.evaluation_plan().serve == ["global"] * 6  # whatever they afford
 
 
 def test_inference_is_global_by_time_and_within_capacity_by_capacity_unless_asked_otherwise() -> None:
@@ -284,11 +288,11 @@ def test_inference_is_global_by_time_and_within_capacity_by_capacity_unless_aske
         for rates in ("capacity", "time")
         for inference in (None, "submodel", "global")
     }
-    for (rates, inference), made in serve.items():
-        made.rate[:] = [1, 0.5, 1, 1, 0.5, 1]
+    for (rates, inference), aggregator in serve.items():
+        aggregator.rate[:] = [1, 0.5, 1, 1, 0.5, 1]
         whole = inference == "global" or (rates, inference) == ("time", None)
         slow = "global" if whole else "p0.5"
-        assert made.evaluation_plan().serve == ["global", slow, "global", "global", slow, "global"]
+        assert aggregator.evaluation_plan().serve == ["global", slow, "global", "global", slow, "global"]
 
 
 @pytest.mark.parametrize(
@@ -337,7 +341,7 @@ def test_by_time_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "sentence"),
     [
         (
             {"rounds": 2},
@@ -358,6 +362,6 @@ def test_by_time_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
         ({"rounds": 2, "slow": ()}, None),  # nobody drops any
     ],
 )
-def test_a_job_too_short_for_invariant_neurons_says_so(keys: dict[str, Any], told: str | None) -> None:
+def test_a_job_too_short_for_invariant_neurons_says_so(keys: dict[str, Any], sentence: str | None) -> None:
     said = [notice for notice in slow_fluid(**keys).notices if notice.startswith("rounds is")]
-    assert said == ([] if told is None else [told])
+    assert said == ([] if sentence is None else [sentence])

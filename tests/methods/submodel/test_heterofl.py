@@ -28,11 +28,11 @@ RATES = dict(zip("abcde", (1.0, 0.5, 0.25, 0.125, 0.0625), strict=True))
 
 
 def test_clients_learn_their_own_classes_with_clipped_gradients_and_count_alike() -> None:
-    made = server(HeteroFLAggregator, "heterofl")
-    (item,) = made.assign(1, np.array([3]))
+    aggregator = server(HeteroFLAggregator, "heterofl")
+    (item,) = aggregator.assign(1, np.array([3]))
     assert dict(item.overrides) == {"own_classes": True, "clip_norm": 1.0}
-    assert made.weight(item) == 1.0
-    assert made.static_statistics
+    assert aggregator.weight(item) == 1.0
+    assert aggregator.static_statistics
     other = server(HeteroFLAggregator, "heterofl", mask=False, clip_norm="none", weighted=True)
     (item,) = other.assign(1, np.array([3]))
     assert dict(item.overrides) == {} and other.weight(item) == 30.0
@@ -49,20 +49,20 @@ def test_tests_are_masked_where_the_method_or_the_job_asks() -> None:
     assert not server(HeteroFLAggregator, "heterofl").masks_tests
     assert server(HeteroFLAggregator, "heterofl", mask_test=True).masks_tests
     assert make_params(HeteroFLParams, make_config({}, {"method": "heterofl", "mask_test": True})).mask_test
-    given = make_config({}, {"method": "heterofl", "mask_test": True, "heterofl.mask_test": False})
-    assert not make_params(HeteroFLParams, given).mask_test
+    config = make_config({}, {"method": "heterofl", "mask_test": True, "heterofl.mask_test": False})
+    assert not make_params(HeteroFLParams, config).mask_test
 
 
-def scaler_notices(made: HeteroFLAggregator) -> list[str]:
-    return [event["message"] for event in made.events if "scaler" in event["message"]]
+def scaler_notices(aggregator: HeteroFLAggregator) -> list[str]:
+    return [event["message"] for event in aggregator.events if "scaler" in event["message"]]
 
 
 def test_levels_have_a_scaler_where_the_family_has_one() -> None:
     cnn, plain = (server(HeteroFLAggregator, "heterofl", model="cnn_small", scaler=on) for on in (True, False))
     assert [cnn.pool[key].spec["scale"] for key in "bcde"] == [0.5, 0.25, 0.125, 0.0625]
     assert all("scale" not in dict(model.spec.fields) for model in [*plain.pool, cnn.pool["a"]])
-    made = server(HeteroFLAggregator, "heterofl")  # BatchNorm behind every convolution
-    assert not scaler_notices(made) and made.pool["b"].spec == narrowed(made.pool["a"].spec, 0.5)
+    aggregator = server(HeteroFLAggregator, "heterofl")  # BatchNorm behind every convolution
+    assert not scaler_notices(aggregator) and aggregator.pool["b"].spec == narrowed(aggregator.pool["a"].spec, 0.5)
 
 
 def test_a_family_that_lacks_a_scaler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +74,8 @@ def test_a_family_that_lacks_a_scaler_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 def test_grouped_convolutions_become_dense_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.models.families.cnn.dense", lambda spec: spec.replace(dense=True), raising=False)
-    made = server(HeteroFLAggregator, "heterofl", model="cnn_small", dense=True)
-    assert made.pool["a"].spec["dense"] and made.pool["e"].spec["dense"]
+    aggregator = server(HeteroFLAggregator, "heterofl", model="cnn_small", dense=True)
+    assert aggregator.pool["a"].spec["dense"] and aggregator.pool["e"].spec["dense"]
     assert "dense" not in dict(server(HeteroFLAggregator, "heterofl", model="cnn_small").pool["a"].spec.fields)
 
 
@@ -95,9 +95,9 @@ def test_a_round_is_the_mean_over_the_clients_that_hold_an_entry(job_file: Path,
     keys = {"method": "heterofl", "model": model, "rounds": 1, "num_participants": 7, "bn_statistics": "running"}
     keys |= {"cohort_size": cohort, "unit_size": 3, "local_steps": 1}
     fedscale_ext.run(job_file, **keys, job_name="round")
-    found = result(job_file.parent / "logs" / "round" / "logs")
-    spec, state = found["models"]["a"]
-    serve = dict(enumerate(found["rounds"][0]["evaluation"]["serve"], start=1))
+    job = result(job_file.parent / "logs" / "round" / "logs")
+    spec, state = job["models"]["a"]
+    serve = dict(enumerate(job["rounds"][0]["evaluation"]["serve"], start=1))
     assert len(set(serve.values())) > 2
     config = with_values(load_config(job_file), **keys)
     data = store.open_data_set(config.fedscale.data_dir, "femnist", test_split=config.job.test_split, seed=1)
@@ -107,7 +107,7 @@ def test_a_round_is_the_mean_over_the_clients_that_hold_an_entry(job_file: Path,
     for client, key in serve.items():
         samples = ClientSamples(*data.tensors(data.train_rows(client)))
         channels = window(spec, RATES[key])
-        moved = trained_alone(config, found["models"][key][0], extract(start, layout, channels), client, samples)
+        moved = trained_alone(config, job["models"][key][0], extract(start, layout, channels), client, samples)
         covered = coverage(layout, channels)
         zeros = {name: torch.zeros(value.shape, dtype=torch.float64) for name, value in start.items()}
         mask = insert(zeros, {name: torch.ones_like(value) for name, value in moved.items()}, covered)
@@ -130,10 +130,10 @@ def test_a_round_is_the_mean_over_the_clients_that_hold_an_entry(job_file: Path,
 @pytest.mark.parametrize(("cls", "method"), [(HeteroFLAggregator, "heterofl"), (FedRolexAggregator, "fedrolex")])
 def test_groups_put_the_weakest_on_the_narrowest_level(cls: type, method: str) -> None:
     keys = {"rates": [1.0, 0.5, 0.25], "groups": [3, 1, 2]}
-    made = server(cls, method, capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], **keys)
-    assert made.level_of.tolist() == [1, 0, 2, 2, 0, 2]
-    assert made.selection_groups() is made.level_of
-    assert made.beyond_capacity == 4  # nobody's narrowest level is that cheap, whoever is dealt it
+    aggregator = server(cls, method, capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0], **keys)
+    assert aggregator.level_of.tolist() == [1, 0, 2, 2, 0, 2]
+    assert aggregator.selection_groups() is aggregator.level_of
+    assert aggregator.beyond_capacity == 4  # nobody's narrowest level is that cheap, whoever is dealt it
     assert server(cls, method).selection_groups() is None
     with pytest.raises(UserError, match=rf"{method}.groups is \[3, 3\]; it must hold .* for each of 3 levels"):
         server(cls, method, rates=[1.0, 0.5, 0.25], groups=[3, 3])

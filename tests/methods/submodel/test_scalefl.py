@@ -8,7 +8,7 @@ import pytest
 import torch
 from client_settings import client_settings
 from job_results import assert_equal, run_job
-from training.test_cohort import both_ways, samples
+from training.cohorts import both_ways, samples
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
@@ -32,8 +32,8 @@ KD = {"kd_gamma": 0.3, "kd_temperature": 3.0, "kd_detach": False}
 
 
 def scalefl(**keys: Any) -> Any:
-    given = {"model": "multi_exit_vgg_small", **LEVELS, "capacity": [MACS[place // 2] for place in range(6)], **keys}
-    return server(ScaleFLAggregator, "scalefl", shape=SHAPE, **given)
+    params = {"model": "multi_exit_vgg_small", **LEVELS, "capacity": [MACS[index // 2] for index in range(6)], **keys}
+    return server(ScaleFLAggregator, "scalefl", shape=SHAPE, **params)
 
 
 # ---- the loss ----
@@ -53,9 +53,9 @@ def test_the_loss_is_the_loop(exits: int, kd: dict[str, Any]) -> None:
                 total = total + (j + 1) * 0.3 * 9 * divergence(target, (each[j] / 3).softmax(-1))
         return total / (exits * (exits + 1) / 2)
 
-    found, expected = ScaleFLClient(client_settings(**kd)).losses(output, labels), looped(output, labels, loss)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
-    for one, other in zip(*(torch.autograd.grad(x.sum(), output) for x in (found, expected)), strict=True):
+    losses, expected = ScaleFLClient(client_settings(**kd)).losses(output, labels), looped(output, labels, loss)
+    torch.testing.assert_close(losses, expected, atol=1e-12, rtol=1e-12)
+    for one, other in zip(*(torch.autograd.grad(x.sum(), output) for x in (losses, expected)), strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
 
 
@@ -82,9 +82,9 @@ def test_steps_of_other_losses_are_recorded_anew(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("fedscale_ext.training.cuda_graph.RecordedStep", Recorded)
     module = models.build(network("mlp"))
-    made = stacked(models.build(network("mlp")), (1, 8, 8))
-    assert made is not None
-    cohort = Cohort(made, module, (1, 8, 8), 2, torch.device("cpu"), channels_last=False)
+    stack = stacked(models.build(network("mlp")), (1, 8, 8))
+    assert stack is not None
+    cohort = Cohort(stack, module, (1, 8, 8), 2, torch.device("cpu"), channels_last=False)
     cohort.records = True
     data = [samples(client, 10, torch.float32) for client in range(2)]
     seen = []
@@ -109,40 +109,40 @@ def test_cohorts_equal_clients_one_after_another(backbone: str) -> None:
 
 
 def test_levels_are_narrower_and_less_deep() -> None:
-    made = scalefl()
-    assert [item.model for item in made.assign(1, np.arange(1, 7))] == [f"level{n}" for n in (1, 1, 2, 2, 3, 3)]
-    assert [made.pool[f"level{n}"].spec for n in (1, 2, 3)] == SPECS and made.whole == "level3"
-    whole = made.pool["level3"].state
+    aggregator = scalefl()
+    assert [item.model for item in aggregator.assign(1, np.arange(1, 7))] == [f"level{n}" for n in (1, 1, 2, 2, 3, 3)]
+    assert [aggregator.pool[f"level{n}"].spec for n in (1, 2, 3)] == SPECS and aggregator.whole == "level3"
+    whole = aggregator.pool["level3"].state
     for number in (1, 2):
-        state = made.pool[f"level{number}"].state
+        state = aggregator.pool[f"level{number}"].state
         assert {name.split(".")[0] for name in state if name.startswith("exit")} == {
             f"exit{e}" for e in range(1, number + 1)
         }
         for name, tensor in state.items():
             assert torch.equal(tensor, whole[name][tuple(slice(side) for side in tensor.shape)])
-    assert list(made.evaluation_plan().serve)[:3] == ["level1", "level1", "level2"]
-    assert made.evaluation_plan().named == {"global": "level3"} and made.static_statistics
-    assert made.smallest_spec() == SPECS[0]
+    assert list(aggregator.evaluation_plan().serve)[:3] == ["level1", "level1", "level2"]
+    assert aggregator.evaluation_plan().named == {"global": "level3"} and aggregator.static_statistics
+    assert aggregator.smallest_spec() == SPECS[0]
 
 
 def test_groups_and_shares() -> None:
-    made = scalefl(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
-    assert (made.level_of == [1, 0, 2, 2, 0, 2]).all()
+    aggregator = scalefl(groups=[3, 1, 2], capacity=[9.0, 1e15, 3.0, 5.0, 1e14, 7.0])
+    assert (aggregator.level_of == [1, 0, 2, 2, 0, 2]).all()
     assert (scalefl(levels="fix", shares=[1.0, 0.0, 0.0]).level_of == 2).all()
     drawn = scalefl(levels="fix", capacity=[1e15] * 6).level_of
     assert len(set(drawn.tolist())) > 1
 
 
 def test_each_entry_becomes_the_mean_over_those_who_hold_it() -> None:
-    made = scalefl()
-    items = made.assign(1, np.array([1, 3, 5, 6]))
-    updates = updates_for(made, 1, items)
-    old, states = made.pool["level3"].state, trained_states(made, 1, updates)
-    parts = [(states[u.client], p.covered if (p := made.pool[u.item.model].part) else None, 1.0) for u in updates]
+    aggregator = scalefl()
+    items = aggregator.assign(1, np.array([1, 3, 5, 6]))
+    updates = updates_for(aggregator, 1, items)
+    old, states = aggregator.pool["level3"].state, trained_states(aggregator, 1, updates)
+    parts = [(states[u.client], p.covered if (p := aggregator.pool[u.item.model].part) else None, 1.0) for u in updates]
     expected = count_mean(old, parts)
-    assert {made.weight(item) for item in items} == {1.0}
-    made.aggregate(1, updates, {"level3": expected})
-    new = made.pool["level3"].state
+    assert {aggregator.weight(item) for item in items} == {1.0}
+    aggregator.aggregate(1, updates, {"level3": expected})
+    new = aggregator.pool["level3"].state
     assert equal(new, expected)
     name = "block1.conv1.weight"
     by_hand = sum(states[client][name][:4, :4] for client in (1, 3, 5, 6)) / 4
@@ -154,17 +154,17 @@ def test_each_entry_becomes_the_mean_over_those_who_hold_it() -> None:
 
 
 def test_distillation_begins_after_a_quarter_of_the_rounds() -> None:
-    made = scalefl(self_kd=True, gamma=0.2, detach=True, rounds=8)
+    aggregator = scalefl(self_kd=True, gamma=0.2, detach=True, rounds=8)
     for round, distils in ((1, False), (2, False), (3, True)):
-        objectives = {item.model: dict(item.objective) for item in made.assign(round, np.arange(1, 7))}
+        objectives = {item.model: dict(item.objective) for item in aggregator.assign(round, np.arange(1, 7))}
         kd = {"kd_gamma": 0.2, "kd_temperature": 3.0, "kd_detach": True} if distils else {}
         assert objectives == {"level1": {}, "level2": kd, "level3": kd}
     assert not any(item.objective for item in scalefl(rounds=8).assign(8, np.arange(1, 7)))
 
 
 def test_a_level_without_clients_is_told() -> None:
-    told = [event["message"] for event in scalefl(groups=[0, 6, 0]).events]
-    assert sum("no client is on level" in message for message in told) == 2
+    messages = [event["message"] for event in scalefl(groups=[0, 6, 0]).events]
+    assert sum("no client is on level" in message for message in messages) == 2
     with pytest.raises(UserError, match=r"no client is on level .* so that the whole network would not be trained"):
         scalefl(capacity=[MACS[0]] * 6)
 
@@ -219,6 +219,6 @@ def test_a_job_resumes_to_the_same_result_and_trains_in_cohorts(job_file: Path) 
 
 
 def test_distillation_that_never_begins_is_told() -> None:
-    told = "exits never learn from the deepest one: scalefl.kd_after is 1, all rounds"
-    assert told in scalefl(self_kd=True, kd_after=1.0).notices
-    assert told not in scalefl(self_kd=True, kd_after=0.9).notices and told not in scalefl(kd_after=1.0).notices
+    sentence = "exits never learn from the deepest one: scalefl.kd_after is 1, all rounds"
+    assert sentence in scalefl(self_kd=True, kd_after=1.0).notices
+    assert sentence not in scalefl(self_kd=True, kd_after=0.9).notices and sentence not in scalefl(kd_after=1.0).notices

@@ -24,8 +24,8 @@ FULL = models.named_spec("cnn_small", (1, 28, 28), 62)
 
 
 def base_macs(r: float) -> int:
-    made = server(SplitMixAggregator, "splitmix", r=r)
-    return made.pool["b0"].cost.forward_macs
+    aggregator = server(SplitMixAggregator, "splitmix", r=r)
+    return aggregator.pool["b0"].cost.forward_macs
 
 
 def weak(capacities: list[float], **keys: Any) -> Any:
@@ -41,28 +41,28 @@ def weak(capacities: list[float], **keys: Any) -> Any:
 
 
 def test_bases_are_narrow_and_of_their_own_weights() -> None:
-    made = server(SplitMixAggregator, "splitmix")
-    full = models.group_widths(made.initial_spec())
-    assert server(SplitMixAggregator, "splitmix", r=0.5).pool["b0"].spec == narrowed(made.initial_spec(), 0.5)
-    assert [model.key for model in made.pool] == [f"b{number}" for number in range(8)]
-    for group, width in models.group_widths(made.pool["b0"].spec).items():
+    aggregator = server(SplitMixAggregator, "splitmix")
+    full = models.group_widths(aggregator.initial_spec())
+    assert server(SplitMixAggregator, "splitmix", r=0.5).pool["b0"].spec == narrowed(aggregator.initial_spec(), 0.5)
+    assert [model.key for model in aggregator.pool] == [f"b{number}" for number in range(8)]
+    for group, width in models.group_widths(aggregator.pool["b0"].spec).items():
         assert width == (full[group] if group in ("input", "classes") else full[group] // 8)
-    states = [state["stem.conv.weight"] for state in pool_states(made).values()]
+    states = [state["stem.conv.weight"] for state in pool_states(aggregator).values()]
     assert not any(torch.equal(one, states[0]) for one in states[1:])
     again = server(SplitMixAggregator, "splitmix")
-    assert all(equal(state, pool_states(again)[key]) for key, state in pool_states(made).items())
+    assert all(equal(state, pool_states(again)[key]) for key, state in pool_states(aggregator).items())
 
 
 def test_fresh_weights_have_the_full_models_scale_but_where_the_input_is_read() -> None:
     base = models.resized(FULL, {"conv1": 4, "conv2": 8, "linear1": 7})
     plain = models.initial_state(base, 3)
-    found = splitmix.rescaled(plain, base, FULL)
+    rescaled = splitmix.rescaled(plain, base, FULL)
     for name, tensor in plain.items():
         factor = 1.0 if name.startswith("conv1") else 0.5  # sqrt(1/4)
-        assert torch.equal(found[name], tensor * factor), name
+        assert torch.equal(rescaled[name], tensor * factor), name
     # as the full model's own: uniform, bounded by one over the root of its fan-in
     fan_in = 16 * 3 * 3
-    assert 0.9 * fan_in**-0.5 < float(found["conv2.weight"].abs().max()) <= fan_in**-0.5
+    assert 0.9 * fan_in**-0.5 < float(rescaled["conv2.weight"].abs().max()) <= fan_in**-0.5
     off = server(SplitMixAggregator, "splitmix", rescale_init=False)
     assert equal(off.pool["b0"].state, models.initial_state(off.pool["b0"].spec, 1))
     on = server(SplitMixAggregator, "splitmix")
@@ -87,21 +87,23 @@ def test_dividing_in_front_of_batchnorm_changes_nothing_but_eps() -> None:
 
 
 def test_grouped_convolutions_become_dense_where_asked() -> None:
-    for asked in (False, True):
-        made = server(SplitMixAggregator, "splitmix", model="mobilenetv3_small", shape=(1, 32, 32), r=0.5, dense=asked)
-        parts = models.build(made.pool["b1"].spec).modules()
+    for dense in (False, True):
+        aggregator = server(
+            SplitMixAggregator, "splitmix", model="mobilenetv3_small", shape=(1, 32, 32), r=0.5, dense=dense
+        )
+        parts = models.build(aggregator.pool["b1"].spec).modules()
         grouped = any(isinstance(part, torch.nn.Conv2d) and part.groups > 1 for part in parts)
-        assert grouped != asked
-        assert made.smallest_spec() == made.pool["b1"].spec
+        assert grouped != dense
+        assert aggregator.smallest_spec() == aggregator.pool["b1"].spec
 
 
 def test_a_budget_is_as_many_bases_as_fit_and_who_affords_none_is_named() -> None:
-    made = weak([0.5, 1, 1.9, 2, 3.5, 4, 99, 0.9])
-    assert made.budget.tolist() == [1, 1, 1, 2, 3, 4, 4, 1]
-    event, gives = made.events
+    aggregator = weak([0.5, 1, 1.9, 2, 3.5, 4, 99, 0.9])
+    assert aggregator.budget.tolist() == [1, 1, 1, 2, 3, 4, 4, 1]
+    event, gives = aggregator.events
     assert event["message"].startswith("2 of 8 clients afford less than the ")
     assert event["message"].endswith("they would train one base net all the same: 1, 8")
-    one = made.pool["b0"].cost
+    one = aggregator.pool["b0"].cost
     assert gives["message"] == "splitmix gives 4 of 8 clients " + ", ".join(
         f"{clients}{number} base net{'s' * (number > 1)} ({number * one.parameters:,} parameters, "
         f"{number * one.forward_macs:,} MACs per sample)"
@@ -116,12 +118,12 @@ def test_a_budget_is_as_many_bases_as_fit_and_who_affords_none_is_named() -> Non
 
 
 def test_first_bases_come_in_turns_and_the_others_without_replacement() -> None:
-    made = weak([2] * 6)
+    aggregator = weak([2] * 6)
     firsts = []
     for number in range(1, 5):
-        items = made.assign(number, np.arange(1, 7))
+        items = aggregator.assign(number, np.arange(1, 7))
         assert [item.client for item in items] == [client for client in range(1, 7) for _ in range(2)]
-        pairs = [[items[place].model, items[place + 1].model] for place in range(0, 12, 2)]
+        pairs = [[items[index].model, items[index + 1].model] for index in range(0, 12, 2)]
         assert all(len(set(pair)) == 2 for pair in pairs)
         firsts += [pair[0] for pair in pairs]
     turns = [firsts[start : start + 4] for start in range(0, 24, 4)]
@@ -130,25 +132,25 @@ def test_first_bases_come_in_turns_and_the_others_without_replacement() -> None:
 
 
 def test_every_base_is_trained_where_everybody_affords_one_only() -> None:
-    made = weak([1] * 4)
-    assert sorted(item.model for item in made.assign(1, np.arange(1, 5))) == ["b0", "b1", "b2", "b3"]
+    aggregator = weak([1] * 4)
+    assert sorted(item.model for item in aggregator.assign(1, np.arange(1, 5))) == ["b0", "b1", "b2", "b3"]
     rich = weak([4] * 3)
     assert Counter(item.model for item in rich.assign(1, np.arange(1, 4))) == dict.fromkeys(["b0", "b1", "b2", "b3"], 3)
 
 
 def test_a_base_becomes_the_mean_of_its_clients_by_samples_and_others_stay() -> None:
-    made = weak([2, 2, 2])
-    start = pool_states(made)
-    items = made.assign(1, np.array([1, 3]))
-    updates = updates_for(made, 1, items)
+    aggregator = weak([2, 2, 2])
+    start = pool_states(aggregator)
+    items = aggregator.assign(1, np.array([1, 3]))
+    updates = updates_for(aggregator, 1, items)
     states = {(u.client, u.item.model): trained(start[u.item.model], 1, u.client, u.item.model) for u in updates}
     groups: dict[str, list[Any]] = {}
     for (client, key), state in states.items():
-        groups.setdefault(key, []).append((state, None, made.task.train_sizes[client - 1]))
-    made.aggregate(1, updates, {key: count_mean(start[key], found) for key, found in groups.items()})
+        groups.setdefault(key, []).append((state, None, aggregator.task.train_sizes[client - 1]))
+    aggregator.aggregate(1, updates, {key: count_mean(start[key], group) for key, group in groups.items()})
     for key, before in start.items():
         expected = count_mean(before, groups[key]) if key in groups else before
-        assert equal(made.pool[key].state, expected)
+        assert equal(aggregator.pool[key].state, expected)
     assert set(groups) < set(start)  # somebody stayed
 
 
@@ -208,22 +210,22 @@ def test_one_base_of_full_width_is_fedavg_bit_for_bit(job_file: Path, model: str
 def test_a_job_counts_all_bases_and_serves_the_mean_of_their_logits(
     job_file: Path, tiny_femnist: Path, budgets: None
 ) -> None:
-    found = run(job_file, "job", num_participants=7)
-    for entry in found["rounds"]:
+    job = run(job_file, "job", num_participants=7)
+    for entry in job["rounds"]:
         assert entry["participants"] == list(range(1, 8))
         assert sum(entry["assignments"].values()) == 17
         assert set(entry["assignments"]) == {"b0", "b1", "b2", "b3"}
     nets = {}
-    for key, (spec, state) in found["models"].items():
+    for key, (spec, state) in job["models"].items():
         nets[key] = models.build(spec).eval()
         nets[key].load_state_dict(state)
-    cost = models.cost(found["models"]["b0"][0])
+    cost = models.cost(job["models"]["b0"][0])
     # 5 samples and one step, or as many as the client has (clients 6 and 7: 3 and 1)
     sizes = dict(zip(range(1, 8), [1, 2, 3, 4, 4, 2, 1], strict=True))
     trained_samples = sum(bases * {6: 3, 7: 1}.get(client, 5) for client, bases in sizes.items())
-    assert found["rounds"][0]["forward_macs"] == cost.forward_macs * trained_samples
+    assert job["rounds"][0]["forward_macs"] == cost.forward_macs * trained_samples
     data = open_data_set(tiny_femnist, "femnist")
-    evaluation = found["rounds"][-1]["evaluation"]
+    evaluation = job["rounds"][-1]["evaluation"]
     for client, bases in sizes.items():
         rows = data.test_rows(client)
         assert evaluation["serve"][client - 1] == "+".join(f"b{number}" for number in range(bases))

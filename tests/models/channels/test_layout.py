@@ -27,7 +27,7 @@ FOREIGN = {
 }
 
 
-def found(spec: ModelSpec) -> Layout:
+def built_layout(spec: ModelSpec) -> Layout:
     return channel_layout(models.build(spec), spec["input_shape"])
 
 
@@ -52,13 +52,13 @@ def unlike(one: Layout, other: Layout, spec: ModelSpec) -> list[str]:
 def test_groups_are_those_written_by_hand(family: str, data: st.DataObject) -> None:
     spec = data.draw(getattr(architectures, family)())
     assume(not dict(spec.fields).get("dense"))  # there, channels still go together that no operation joins any more
-    assert not unlike(found(spec), models.layout(spec), spec)
-    assert not unlike(models.layout(spec), found(spec), spec)
+    assert not unlike(built_layout(spec), models.layout(spec), spec)
+    assert not unlike(models.layout(spec), built_layout(spec), spec)
 
 
 def test_groups_are_parts_of_cells_that_fedtrans_widens() -> None:
     spec = models.named_spec("nasbench201_base", (3, 16, 16), 10)
-    assert not unlike(found(spec), models.layout(spec), spec)
+    assert not unlike(built_layout(spec), models.layout(spec), spec)
 
 
 def cut_by_hand(spec: ModelSpec, rate: float) -> dict[str, torch.Tensor]:
@@ -66,9 +66,9 @@ def cut_by_hand(spec: ModelSpec, rate: float) -> dict[str, torch.Tensor]:
     state = {name: tensor.clone() for name, tensor in models.initial_state(spec, 1).items()}
     widths = models.group_widths(narrowed(spec, rate))
     for name, axes in models.layout(spec).items():
-        for place, axis in enumerate(axes):
+        for dim, axis in enumerate(axes):
             if axis is not None and axis.role == "in" and axis.group not in FIXED:
-                state[name].movedim(place, 0)[widths[axis.group] * axis.repeat :] = 0
+                state[name].movedim(dim, 0)[widths[axis.group] * axis.repeat :] = 0
     return state
 
 
@@ -193,4 +193,4 @@ def test_finding_channels_draws_nothing() -> None:
 
 def test_the_same_network_always_has_the_same_layout() -> None:
     build = partial(models.named_spec, "torchvision:squeezenet1_1", (3, 64, 64), 5)
-    assert found(build()) == found(build())
+    assert built_layout(build()) == built_layout(build())
