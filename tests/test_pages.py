@@ -36,3 +36,4 @@ def test_adding_a_data_set(reader: Reader) -> None:
     reached = float(reader.said.split("accuracy of a client: ")[1].split()[0])
     assert reached > 0.6  # of three classes
     assert "20 clients" in reader.said
+    assert "samples of 1x1x3" in reader.said  # the csv file's three columns

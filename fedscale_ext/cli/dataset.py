@@ -170,6 +170,11 @@ def _format(source: Path) -> Format:
     if source.is_file():
         if source.suffix in (".mat", ".bin", ".gz"):
             raise UserError(f"{source} is one of several files: name the folder that they lie in")
+        if source.suffix == ".csv":
+            raise UserError(
+                f"{source} is a csv file, which is not read: write its columns as arrays x, y and client of an npz "
+                "file (docs/adding-a-dataset.md, From a csv file)"
+            )
         if source.suffix not in by_ending:
             raise UserError(f"{source} is no npz, json or parquet file; say what it is with --format")
         return by_ending[source.suffix]

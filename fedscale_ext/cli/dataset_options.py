@@ -74,7 +74,10 @@ ClientMap = Annotated[
 class OutputOptions:
     """Output."""
 
-    out: Out = None
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Folder to write.", show_default="data/DATA_SET; with --name, data/NAME"),
+    ] = None
     name: Annotated[
         str | None,
         typer.Option(help="Name of the imported data in results.", show_default="DATA_SET, or the npz file's name"),

@@ -32,8 +32,8 @@ def render(config: JobConfig, image: str, claim: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", value):
             raise UserError(f"{option} {value!r} is no name of Kubernetes: write letters, digits and . _ : / @ -")
     executors = sum(sum(counts) for _, counts in joining.slots(config, "host"))
-    keys, token_file = config.cluster, f"{_TOKEN}/token"
-    shared = {"time_stamp": runs.new_stamp(config), "ps_port": _PORT, "token_file": token_file}
+    keys, token_file, stamp = config.cluster, f"{_TOKEN}/token", runs.new_stamp(config)
+    shared = {"time_stamp": stamp, "ps_port": _PORT, "token_file": token_file}
     entry = ["python", "-m", "fedscale_ext.cluster.entry", keys.exp_path, keys.aggregator_entry]
     words = [*map(_literal, joining.aggregator_arguments(config, **shared)), "--ps_ip=$(POD_IP)"]
     join = ["python", *joining.JOIN]
@@ -41,7 +41,7 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     pod = (image, claim, config.fedscale.use_cuda)
     documents = [
         _service(name),
-        _job(name, AGGREGATOR, entry, words, *pod, backoffLimit=0),  # --resume is a new job
+        _job(name, AGGREGATOR, entry, words, *pod, backoffLimit=0),  # resuming is a new Job
         _job(name, _EXECUTORS, join, options, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
              completions=executors, parallelism=executors),  # a pod that is lost is replaced
     ]  # fmt: skip
@@ -52,6 +52,8 @@ def render(config: JobConfig, image: str, claim: str) -> str:
         "# Executors that come late are no loss: they join.\n"
         f"# Data and results are on the volume of the claim {claim},\n"
         "# where relative paths of the configuration begin.\n"
+        f"# To continue this run after it stopped: kubectl delete jobs -l {_LABEL}={name}, then render it again with\n"
+        f"#   --set resume=True --set time_stamp={stamp}\n"
     )
     return head + yaml.safe_dump_all(documents, sort_keys=False, width=120)
 

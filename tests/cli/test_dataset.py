@@ -139,6 +139,7 @@ def test_synthesize_is_named_generated(call, tmp_path):
     [
         (["import", "nothing.npz", "--data-set", "mnist"], "nothing.npz does not exist"),
         (["import", "pyproject.toml", "--data-set", "mnist"], "say what it is with --format"),
+        (["import", "device_traces/sample_capacity.csv", "--data-set", "a"], "write its columns as arrays x, y and"),
         (["import", "x.npz", "--data-set", "mnist", "--partition", "iid"], "--partition and --clients belong together"),
         (["import", "x.npz", "--data-set", "a", "--partition", "iid", "--clients", 0], "needs at least 1 client"),
         (["import", "x.npz", "--data-set", "mnist", "--min-samples", 5], "--min-samples is for --partition dirichlet"),

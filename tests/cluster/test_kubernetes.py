@@ -66,6 +66,20 @@ def test_each_process_gets_its_arguments():
     assert of_job == {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
 
 
+def test_a_job_continues_a_run_whose_time_stamp_is_given():
+    _, aggregator, _ = documents(resume=True, time_stamp="1126_214611")
+    (container,) = aggregator["spec"]["template"]["spec"]["containers"]
+    read = from_argv([word.replace("$(POD_IP)", "10.1.2.3") for word in container["args"]])
+    assert (read.job.resume, read.fedscale.time_stamp) == (True, "1126_214611")
+
+
+def test_the_first_lines_say_how_to_continue_the_run():
+    text = render(config(time_stamp="1126_214611"), "image", "data")
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert any("kubectl delete jobs -l fedscale-job=my-job" in line for line in head)
+    assert any("--set resume=True --set time_stamp=1126_214611" in line for line in head)
+
+
 def test_executors_join_as_the_command_reads_it(monkeypatch):
     joined = []
     monkeypatch.setattr("fedscale_ext.entry.join.join", lambda options, wait, say: joined.append(options))

@@ -100,6 +100,16 @@ def test_a_comma_within_brackets_belongs_to_a_value(tmp_path: Path, types: str) 
     assert load_config(write(tmp_path, HEAD + "job_conf: []\n"), [f"fedproto.types={types}"]).params == whole
 
 
+@pytest.mark.parametrize("stamp", ["1126_214611", "0101_012345", "0912_093000"])
+def test_a_time_stamp_needs_no_quotes(tmp_path: Path, stamp: str) -> None:
+    """YAML 1.1 reads 1126_214611 as a number; the folder of a run has this name."""
+    conf = tmp_path / "job.yml"
+    conf.write_text(f"job_conf:\n  - time_stamp: {stamp}\n  - rounds: 1_000\n")
+    assert load_config(conf).fedscale.time_stamp == stamp
+    assert load_config(conf, [f"time_stamp={stamp}"]).fedscale.time_stamp == stamp
+    assert load_config(conf).fedscale.rounds == 1000
+
+
 def test_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "/some")
     path = write(tmp_path, HEAD + "job_conf:\n  - data_dir: $PLACE/data\n")
