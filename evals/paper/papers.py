@@ -116,7 +116,7 @@ class Paper:
         if files:
             named = _words([f"{file} (for {_words(data_sets)})" for file, data_sets in files.items()])
             sentences.append(f"{named} {_are(files)} not in {sources}: name the folder of such files with --sources or "
-                        "FEDSCALE_EXT_SHARED_DATA")  # fmt: skip
+                        "FEDSCALE_EXT_SHARED_DATA (evals/data.md says what they are)")  # fmt: skip
         if folders:
             sentences.append(f"{_words(folders)} {_are(folders)} not there: import such data first (`fedscale dataset "
                         "import --help`)")  # fmt: skip

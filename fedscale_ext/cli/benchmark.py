@@ -38,7 +38,12 @@ def benchmark(
     ] = None,
     sources: Annotated[
         Path | None,
-        typer.Option("--sources", metavar="DIR", help="Folder of the tasks' npz files.", show_default="shared/data"),
+        typer.Option(
+            "--sources",
+            metavar="DIR",
+            help="Folder of the tasks' npz files; evals/data.md says what they are.",
+            show_default="shared/data beside the checkout",
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of your rows and of the pictures.")

@@ -31,7 +31,8 @@ def list_presets(
 ) -> None:
     """List the presets: methods with the data nearest to their papers, data sets with the command that gets them.
 
-    Any method trains on any data set that its models can read: fedscale driver start METHOD --on DATA.
+    Any method trains on any data set that its models can read: fedscale driver start METHOD --on DATA. The repository's
+    page evals/data.md says what the npz and JSON files of small data sets are, and how to make them.
 
     Example: fedscale config list data
     """

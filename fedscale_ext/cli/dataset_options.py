@@ -64,7 +64,7 @@ class TestSource(StrEnum):
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")]
 TestFraction = Annotated[float, typer.Option(help="Share of each client's samples held out for tests.")]
-Seed = Annotated[int, typer.Option(help="Seed of partition, split and generation.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random draws.")]
 ClientMap = Annotated[
     Path | None, typer.Option(help="Speech Commands: FedScale's JSON {wav name: client}.", show_default="speakers")
 ]

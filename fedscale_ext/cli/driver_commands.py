@@ -15,6 +15,7 @@ from fedscale_ext.cli.driver_options import (
     Grid,
     Hours,
     JobName,
+    JobOrSweep,
     On,
     OptionalJobName,
     Ray,
@@ -24,6 +25,7 @@ from fedscale_ext.cli.driver_options import (
     Set,
     Slurm,
     SlurmOption,
+    SubmitAtOnce,
     Supervise,
 )
 
@@ -111,7 +113,7 @@ def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid
 
 @app.command()
 def submit(
-    conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: AtOnce = None,
+    conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None, at_once: SubmitAtOnce = None,
     resume: Resume = False, resume_from: ResumeFrom = None, supervise: Supervise = False,
     ray: Ray = None, slurm: Slurm = False, hours: Hours = None, slurm_option: SlurmOption = None,
 ) -> None:  # fmt: skip
@@ -151,7 +153,9 @@ def submit(
             raise UserError("--ray and --slurm are two ways to run a job: give one of them")
 
         if supervise:
-            raise UserError("--supervise starts processes again by ssh; under --slurm, set a node aside or --resume")
+            raise UserError(
+                "--supervise restarts processes by ssh; leave it out under --slurm, which replaces executors that die"
+            )
         hours, slurm_option = 24.0 if hours is None else hours, slurm_option or []
         if sweeps:
             _refuse_resume_from(resume_from)
@@ -212,10 +216,10 @@ def render(
 
 
 @app.command()
-def stop(job: JobName) -> None:
+def stop(job: JobOrSweep) -> None:
     """Stop a running job, or sweep, and wait until all of its processes are gone, on all of its hosts.
 
-    A sweep whose jobs are still checked is stopped, too.
+    A sweep can be stopped while its jobs are still being checked.
 
     Example: fedscale driver stop fedavg_digits
     """

@@ -54,6 +54,12 @@ AtOnce = Annotated[
     int | None,
     typer.Option("--at-once", metavar="N", min=1, help="Jobs of a sweep at a time.", show_default="as many as fit"),
 ]
+SubmitAtOnce = Annotated[
+    int | None,
+    typer.Option(
+        "--at-once", metavar="N", min=1, help="Jobs of a sweep at a time.", show_default="1; under --slurm, all"
+    ),
+]
 Slurm = Annotated[bool, typer.Option("--slurm", help="Queue the job in Slurm with submitit.")]
 Ray = Annotated[
     str | None,
@@ -69,7 +75,14 @@ SlurmOption = Annotated[
 JobName = Annotated[
     str, typer.Argument(metavar="JOB", help="The configuration's job_name.", autocompletion=complete.jobs)
 ]
+JobOrSweep = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="The job_name of a job, or the name of a sweep.", autocompletion=complete.jobs),
+]
 OptionalJobName = Annotated[
-    str | None, typer.Argument(metavar="[JOB]", help="The configuration's job_name.", autocompletion=complete.jobs)
+    str | None,
+    typer.Argument(
+        metavar="[JOB]", help="The job_name of a job, or the name of a sweep.", autocompletion=complete.jobs
+    ),
 ]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow new lines until the job ends.")]

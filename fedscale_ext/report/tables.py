@@ -133,7 +133,7 @@ def _accuracy_rows(summary: Mapping[str, Any]) -> Rows:
         *_class_rows(summary),
         *_floor_rows(summary.get("floor")),
         *(
-            (f"  {title}", f"{percent(named['accuracy'])} on everybody's samples")
+            (f"  {title}", f"{percent(named['accuracy'])} on all clients' samples")
             for title, named in result["named"].items()
         ),
         *_at_the_end(summary, "personalised"),

@@ -95,7 +95,7 @@ def faults_notice(
         total["messages refused"] += refused
     if not total:
         return None
-    return f"met and mended on the way: {fault_summary(total)}; the aggregator's log says more"
+    return f"faults that the job got over: {fault_summary(total)}; the aggregator's log says more"
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,6 @@ class DeadlineNotices:
             self._reported = True
             self._notice(
                 f"{late} {whom} take longer than deadline_s, {self._deadline_s:g} s: the slowest takes "
-                f"{seconds.max():.3g} s; deadline_s bounds MACs, as if each model had as many bytes per MAC as the "
-                "smallest and nothing else took time; lower it where none may take longer"
+                f"{seconds.max():.3g} s; deadline_s only bounds the MACs of clients' models, reckoned with the bytes "
+                "per MAC of the smallest; lower it if no client may take longer"
             )

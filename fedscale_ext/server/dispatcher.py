@@ -167,7 +167,7 @@ class Dispatcher:
         room = most_mb * 1024 * 1024 - fixed - _HEADERS
         if room < per_client:
             raise UserError(
-                f"model {key} and what one client is handed beside it do not fit into a message of "
+                f"model {key} and the further tensors of one client do not fit into a message of "
                 f"max_message_mb={most_mb}: raise max_message_mb"
             )
         return in_parts(unit, math.ceil(len(unit) / (room // per_client)))

@@ -35,8 +35,8 @@ def check_plan(plan: EvaluationPlan, method: str, pool: ModelPool, clients: int,
                 raise UserError(f"{hook} names model {member!r} for {whom}{_lacks(pool, member)}")
         if is_personal(key) and not personal_models:
             raise UserError(
-                f"{hook} names {key!r} for {whom}, and client_tensors keeps no ClientState, of which own versions are "
-                "made"
+                f"{hook} names {key!r} for {whom}, and client_tensors keeps no ClientState, which personal versions "
+                "are made of"
             )
 
 

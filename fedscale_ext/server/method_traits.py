@@ -9,7 +9,7 @@ class Feature(Enum):
     """Options of a job that some methods cannot have."""
 
     ADAM = "client_optimizer: adam"
-    CHANGES = "options that read a client's update as its start plus the change of its training"
+    CHANGES = "options that read a client's update as the model that it received, changed by its training alone"
     DROPPED_TENSORS = "options that leave tensors of a client's update out"
     EARLY_STOP = "an end of the job by its accuracy or cost"
     PRIVACY = "noise on the models' means, which cannot shield what clients send beside them"
@@ -81,7 +81,7 @@ class MethodTraits:
 def untrained_weights(method: type[MethodTraits]) -> str:
     """Say which weights clients are served that never trained, where each client is served a personal model."""
     if method.keeps_weights:
-        return "what is kept of a personal model has its initial weights"
+        return "what clients keep of their models has its initial weights"
     return "the weights are those of the global model"
 
 

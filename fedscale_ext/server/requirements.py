@@ -21,8 +21,8 @@ def check_local_training(config: JobConfig, method: type[MethodTraits]) -> None:
         raise UserError("local_epochs and local_steps are both given; remove one of them")
     if job.control_variates and job.client_optimizer != "sgd":
         raise UserError(
-            "control_variates takes a client's change for a sum of its gradients, which it is under "
-            "client_optimizer: sgd only; turn one of them off"
+            "control_variates reads a client's update as a sum of its gradients, which holds for client_optimizer: sgd "
+            "only; turn one of them off"
         )
     pyramid = config.fedscale.sample_mode == "pyramidfl"
     for key, is_set in (
@@ -32,8 +32,8 @@ def check_local_training(config: JobConfig, method: type[MethodTraits]) -> None:
     ):
         if is_set and (reason := exclusion(method, Feature.CHANGES)):
             raise UserError(
-                f"{key} takes what a client hands in for what it was handed and a change of its training; method "
-                f"{job.method} {reason}; remove {key}"
+                f"{key} needs clients that return the model that they received, changed by their training alone; "
+                f"method {job.method} {reason}; remove {key}"
             )
     if job.stop_gain is not None and (reason := exclusion(method, Feature.EARLY_STOP)):
         raise UserError(
@@ -111,7 +111,7 @@ def _check_dropout(config: JobConfig, method: type[MethodTraits]) -> None:
     low, high = config.job.pyramidfl_dropout_low, config.job.pyramidfl_dropout_high
     if low > high:
         raise UserError(
-            f"pyramidfl_dropout_low {low:g} is above pyramidfl_dropout_high {high:g}, and the best client shall leave "
+            f"pyramidfl_dropout_low {low:g} is above pyramidfl_dropout_high {high:g}, and the best client must leave "
             "out least; exchange them"
         )
     if high and (reason := exclusion(method, Feature.DROPPED_TENSORS)):

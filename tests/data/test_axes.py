@@ -33,7 +33,7 @@ def test_an_array_that_was_reshaped_instead_of_transposed_is_noticed(tmp_path: P
     _, notes = imported(tmp_path, right.swapaxes(1, 2).reshape(right.shape))
     assert notes == [
         "neighbouring values of array 'x' hardly resemble each other, but do if each sample is read as 128x9: it may "
-        "have been reshaped where it had to be transposed; --transposed reads an npz file so"
+        "have been reshaped where it had to be transposed; --transposed reads an npz file that way"
     ]
 
 

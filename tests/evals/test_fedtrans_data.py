@@ -84,7 +84,7 @@ def test_data_that_lack_are_told_before_the_first_job(
     (said,) = capsys.readouterr().err.splitlines()
     assert said == (
         f"uci_har.npz (for har) is not in {tmp_path}: name the folder of such files with --sources or "
-        "FEDSCALE_EXT_SHARED_DATA; or run what is there with --data chars74k"
+        "FEDSCALE_EXT_SHARED_DATA (evals/data.md says what they are); or run what is there with --data chars74k"
     )
     assert not (tmp_path / "none").exists()
     assert call(two, elsewhere, "--data", "mnist-h0.1", "mnist-iid", "femnist") == 2

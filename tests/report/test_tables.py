@@ -40,7 +40,7 @@ def test_the_table_holds_the_figures():
     rows = dict(summary_table(data))
     assert rows["client accuracy"] == f"{100 * data['accuracy']['mean']:.2f} % mean over 60 clients"
     assert f"IQR {100 * data['accuracy']['iqr']:.2f} %" in rows["  spread"]
-    assert rows["  largest"] == "25.00 % on everybody's samples"
+    assert rows["  largest"] == "25.00 % on all clients' samples"
     assert rows["computation"] == "60 GMACs forward and backward (20 GMACs forward)"
     assert rows["network"] == "60.0 MB, 3.00 MB a round"
     assert rows["virtual time"].startswith("20 min 34 s; a client's round takes ")

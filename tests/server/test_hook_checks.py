@@ -58,7 +58,7 @@ def test_a_method_whose_pool_stays_empty(job_file: Path, monkeypatch: pytest.Mon
         (["global"] * 7, {"best": "gobal"}, "evaluation_plan().named of method fedavg names model 'gobal' for 'best', "
          "which the pool lacks; did you mean 'global'?"),
         (["global@own"] * 7, {}, "evaluation_plan().serve of method fedavg names 'global@own' for client 1, and "
-         "client_tensors keeps no ClientState, of which own versions are made"),
+         "client_tensors keeps no ClientState, which personal versions are made of"),
     ],
     ids=["short", "long", "serve", "ensemble", "named", "own"],
 )  # fmt: skip

@@ -99,7 +99,7 @@ def test_a_jobs_macs_are_those_of_all_samples(job_file: Path) -> None:
     ("keys", "method", "sentence"),
     [
         ({"local_epochs": 2, "local_steps": 5}, FedAvgAggregator, "local_epochs and local_steps are both given"),
-        ({"client_optimizer": "adam"}, QFedAvgAggregator, "which takes a client's change for a sum of its gradients"),
+        ({"client_optimizer": "adam"}, QFedAvgAggregator, "which reads a client's update as a sum of its gradients"),
         ({"client_optimizer": "adam", "client_momentum": 0.5}, FedAvgAggregator, "client_momentum is of SGD"),
         ({"adam_beta1": 0.5}, FedAvgAggregator, "adam_beta1 needs client_optimizer: adam"),
     ],

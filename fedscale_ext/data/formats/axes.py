@@ -46,7 +46,8 @@ def order_note(x: np.ndarray, where: str) -> str | None:
     array = where.partition(" of ")[0]
     return (
         f"neighbouring values of {array} hardly resemble each other, but do if each sample is read as "
-        f"{width}x{height}: it may have been reshaped where it had to be transposed; --transposed reads an npz file so"
+        f"{width}x{height}: it may have been reshaped where it had to be transposed; --transposed reads an npz file "
+        "that way"
     )
 
 

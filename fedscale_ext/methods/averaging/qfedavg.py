@@ -111,7 +111,7 @@ class QFedAvgAggregator(FedAvgAggregator):
     Executor: ClassVar[type] = QFedAvgExecutor
     reduces: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
-        Excludes(Feature.ADAM, "takes a client's change for a sum of its gradients"),
+        Excludes(Feature.ADAM, "reads a client's update as a sum of its gradients"),
     )
 
     _mean: CountMean | None = None  # of this round's clients; their Delta_k / L as weighted by F_k^q

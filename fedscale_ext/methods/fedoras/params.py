@@ -12,10 +12,10 @@ from fedscale_ext.util.ranges import Count, CountOrNone, Decay, Part, Positive, 
 class FedorASParams:
     """Hyperparameters of FedorAS, in the order of its stages: tiers, supernet, search, fine-tuning.
 
-    A job has supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``. One with fewer ends before; one
-    with more ends when all is done.
+    A job has supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``. With fewer, it
+    ends before; with more, it ends when all stages are done.
 
-    The defaults are the paper's for CIFAR-10. Configurations named ``_small`` have smaller numbers: 32 paths to begin
+    The defaults are the paper's for CIFAR-10. Presets of data named ``_small`` have smaller numbers: 32 paths to begin
     with, 16 parents, and 48 or 64 evaluations.
 
     Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen

@@ -213,7 +213,7 @@ class ZeroFLAggregator(FedAvgAggregator):
     Params: ClassVar[type] = ZeroFLParams
     Executor: ClassVar[type] = ZeroFLExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (
-        Excludes(Feature.CHANGES, "hands in a part of what its clients learned"),
+        Excludes(Feature.CHANGES, "uploads only a part of what its clients learned"),
     )
 
     def init_state(self, population: Population, task: Task) -> None:
