@@ -18,7 +18,11 @@ SIGNALS = [f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") f
 
 def run_block_that_writes(file: str) -> None:
     """Run the page's code block that makes a file, in the working directory."""
-    blocks = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.S) if f'np.savez("{file}"' in block]
+    blocks = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", PAGE, re.S)
+        if re.search(rf'np\.savez\(\s*"{file}"', block)
+    ]
     assert len(blocks) == 1
     exec(blocks[0], {})
 
