@@ -266,7 +266,11 @@ def test_random_needs_no_selector() -> None:
 @pytest.mark.parametrize(
     ("keys", "method", "sentence"),
     [
-        ({"sample_mode": "pyramidfl"}, LotteryFLAggregator, "sample_mode: pyramidfl takes what a client hands in for"),
+        (
+            {"sample_mode": "pyramidfl"},
+            LotteryFLAggregator,
+            "sample_mode: pyramidfl needs clients that return the model",
+        ),
         ({"sample_mode": "pyramidfl"}, FluidAggregator, "set pyramidfl_dropout_low: 0 and pyramidfl_dropout_high: 0"),
         (
             {"sample_mode": "pyramidfl", "pyramidfl_dropout_low": 0.7},

@@ -209,6 +209,7 @@ class FedMaskAggregator(PrunedTypesAggregator):
     about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = FedMaskParams
     Executor: ClassVar[type] = MaskExecutor
+    narrowing: ClassVar[str] = "prunes it to its type's channels in its first round"
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "exchanges masks of weights that never change"),
     )

@@ -247,8 +247,8 @@ class FedSkelAggregator(PrunedTypesAggregator):
         weak = int((self.capacity < whole).sum())
         self.notice(
             f"each step of fedskel passes the whole model forward, {whole:,} MACs per sample, which {weak:,} of "
-            f"{task.num_clients:,} clients do not afford; a type's size tells what it keeps of the backward pass and "
-            "of what travels"
+            f"{task.num_clients:,} clients do not afford; a type's share of the parameters is the share of each "
+            "convolution's filters that it trains and sends, and no client has a network of a type's size"
         )
         if self.args.rounds == 1 or self.params.every == 1:
             self.notice(

@@ -123,6 +123,7 @@ class HermesAggregator(PrunedTypesAggregator):
     about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = HermesParams
     Executor: ClassVar[type] = HermesExecutor
+    narrowing: ClassVar[str] = "prunes it only while its validation accuracy reaches hermes.threshold"
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from their own part of the model"),
     )

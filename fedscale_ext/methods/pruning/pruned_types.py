@@ -89,10 +89,12 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     """Base of methods whose types prune one model; their ``Params`` extend :class:`PrunedTypesParams`.
 
     ``active``: the channels that each client keeps, bool [clients, C] by channel group. A client begins with all of
-    them, or, where ``starts_at_target``, with the leading ones of its type's size.
+    them, or, where ``starts_at_target``, with the leading ones of its type's size. ``narrowing`` says, after "each
+    client", when one that begins with all becomes smaller; where it is empty, the method reports first rounds itself.
     """
 
     starts_at_target: bool = False
+    narrowing: ClassVar[str] = ""
 
     reduces: ClassVar[bool] = False
     keeps_weights: ClassVar[bool] = False
@@ -151,11 +153,21 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
         self.active = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
         if not self.starts_at_target:
-            self.count_beyond(self.pool[KEY].cost.forward_macs)  # with this, each client begins
+            self._report_first_rounds()
         else:
             for client, index in enumerate(self.type_of.tolist()):
                 for group, width in self.targets[index].items():
                     self.active[group][client, width:] = False
+
+    def _report_first_rounds(self) -> None:
+        """Report the clients that do not afford the whole model, with which each begins."""
+        whole = self.pool[KEY].cost
+        weak = self.count_beyond(whole.forward_macs)
+        if weak and self.narrowing and any(cost.parameters < whole.parameters for cost in self.costs):
+            self.notice(
+                f"each client begins with the whole model, {whole.forward_macs:,} MACs per sample, which {weak:,} of "
+                f"{self.task.num_clients:,} clients do not afford, and {self.narrowing}"
+            )
 
     def target(self, client: int) -> dict[str, int]:
         """Number of channels that a client is to keep, by group."""

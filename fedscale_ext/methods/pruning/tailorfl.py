@@ -36,10 +36,8 @@ from fedscale_ext.method import (
     MultiModelClient,
     MultiModelExecutor,
     NotNegative,
-    Population,
     Share,
     State,
-    Task,
     Update,
     WorkItem,
     models,
@@ -203,18 +201,10 @@ class TailorFLAggregator(PrunedTypesAggregator):
     about: ClassVar[About] = About("pruning", 2022)
     Params: ClassVar[type] = TailorFLParams
     Executor: ClassVar[type] = TailorExecutor
+    narrowing: ClassVar[str] = "chooses after its first round which channels it keeps"
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from their own part of the model"),
     )
-
-    def init_state(self, population: Population, task: Task) -> None:
-        """Create the whole model, choose how far each client prunes it, and report the exception of first rounds."""
-        super().init_state(population, task)
-        if any(cost.parameters < self.pool[KEY].cost.parameters for cost in self.costs):
-            self.notice(
-                "a client trains the whole model in its first round, whatever its device affords, and chooses then "
-                "which channels it keeps"
-            )
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: active channels, and gates."""

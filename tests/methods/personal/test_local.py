@@ -131,7 +131,7 @@ def test_a_job_keeps_a_model_for_each_client_and_a_resumed_one_equals_it(job_fil
 
 
 def test_tested_clients_that_never_trained_are_counted(job_file: Path) -> None:
-    sentence = "of 6 tested clients never trained: what is kept of a personal model has its initial weights"
+    sentence = "of 6 tested clients never trained: what clients keep of their models has its initial weights"
     few, _ = job(job_file, "few", rounds=1, num_participants=1, filter_less=26)
     assert f"5 {sentence}" in few["notices"]
     everybody, _ = job(job_file, "everybody", rounds=1, num_participants=7)

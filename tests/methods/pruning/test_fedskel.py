@@ -139,7 +139,8 @@ def test_a_type_tells_that_forward_passes_are_whole() -> None:
     )
     assert [event["message"] for event in aggregator.events][-1] == (
         f"each step of fedskel passes the whole model forward, {whole:,} MACs per sample, which 1 of 3 clients do not "
-        "afford; a type's size tells what it keeps of the backward pass and of what travels"
+        "afford; a type's share of the parameters is the share of each convolution's filters that it trains and sends, "
+        "and no client has a network of a type's size"
     )
 
 

@@ -19,7 +19,7 @@ from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.server.requirements import check_local_training
-from methods.harness import server
+from methods.harness import CLASSES, SHAPE, server
 
 METHODS = ("hermes", "tailorfl", "fedmask", "fedskel")
 RANGES = ["1-3", "4-5", "6-7"]
@@ -154,5 +154,36 @@ def test_bad_hyperparameters_are_refused(method: str, keys: dict[str, Any], sent
 @pytest.mark.parametrize(("key", "value"), [("control_variates", True), ("max_update_norm", 3.0)])
 def test_what_reads_a_clients_change_as_its_training_is_refused(method: str, key: str, value: Any) -> None:
     config = make_config({}, {"method": method, key: value})
-    with pytest.raises(UserError, match=f"{key} takes what .* {method} .*; remove {key}"):
+    with pytest.raises(UserError, match=f"{key} needs clients that .* {method} .*; remove {key}"):
         check_local_training(config, method_class(method))
+
+
+@pytest.mark.parametrize(
+    ("method", "narrowing"),
+    [
+        ("hermes", "prunes it only while its validation accuracy reaches hermes.threshold"),
+        ("tailorfl", "chooses after its first round which channels it keeps"),
+        ("fedmask", "prunes it to its type's channels in its first round"),
+    ],
+)
+@pytest.mark.parametrize(("ratio", "affordable", "expected"), [(0.5, 4, True), (0.5, 6, False), (1.0, 4, False)])
+def test_a_job_tells_who_does_not_afford_the_whole_model_of_the_first_rounds(
+    method: str, narrowing: str, ratio: float, affordable: int, expected: bool
+) -> None:
+    whole = models.cost(models.named_spec("lenet_6k", SHAPE, CLASSES)).forward_macs
+    capacity = [whole] * affordable + [whole - 1] * (6 - affordable)
+    aggregator = server(
+        method_class(method), method, model="lenet_6k", capacity=capacity, param_ratio=[ratio], groups=[6]
+    )
+    sentence = (
+        f"each client begins with the whole model, {whole:,} MACs per sample, which {6 - affordable} of 6 clients do "
+        f"not afford, and {narrowing}"
+    )
+    notices = [event["message"] for event in aggregator.events if event["event"] == "notice"]
+    assert (sentence in notices) == expected and sum("begins with the whole" in each for each in notices) == expected
+
+
+def test_hermes_that_begins_with_its_types_size_tells_nothing_of_the_whole_model() -> None:
+    aggregator = server(method_class("hermes"), "hermes", model="lenet_6k", capacity=[1.0] * 6, param_ratio=[0.5],
+                        groups=[6], start="type")  # fmt: skip
+    assert not any("begins with the whole" in event["message"] for event in aggregator.events)

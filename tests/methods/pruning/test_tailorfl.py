@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from client_settings import client_settings
 from hypothesis import given, settings
@@ -100,15 +99,6 @@ def test_tuning_goes_to_those_who_are_alike() -> None:
     torch.testing.assert_close(smoothed[0], profiles[1])
     torch.testing.assert_close(smoothed[1], profiles[0])
     assert torch.equal(smoothed[2], profiles[2])  # like nobody
-
-
-@pytest.mark.parametrize("ratio", [0.5, 1.0])
-def test_the_first_rounds_whole_model_is_told(ratio: float) -> None:
-    aggregator = server(TailorFLAggregator, "tailorfl", model="lenet_6k", param_ratio=[ratio], groups=[6])
-    said = [event["message"] for event in aggregator.events if event["event"] == "notice"]
-    assert any(sentence.startswith("a client trains the whole model in its first round") for sentence in said) == (
-        ratio < 1
-    )
 
 
 def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_bad_input_is_one_sentence(keys: dict[str, Any], sentence: str) -> None:
 def test_defaults_and_what_does_not_go_with_it() -> None:
     config = make_config({}, {"method": "zerofl", "control_variates": True})
     assert make_params(ZeroFLAggregator.Params, config).share == pytest.approx(0.2)
-    with pytest.raises(UserError, match="hands in a part"):
+    with pytest.raises(UserError, match="uploads only a part"):
         check_local_training(config, ZeroFLAggregator)
 
 
