@@ -19,6 +19,12 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.server.method_traits import About
 
+# What README.md ("What is equal") promises of all rows: clients, public samples, devices, budget, tests, seeds.
+EQUAL = frozenset(
+    "data_dir data_set data_map_file data_seed sample_shape test_split public_samples public_dir num_participants seed "
+    "device_conf_file device_match device_avail_file capacity_rule reference_macs "
+    "rounds stop_macs stop_gain eval_macs eval_interval test_on_all".split()
+)
 YOUR_OWN = "your own"  # the family of a user's rows
 
 _CHANNELS = {"model": "$large"}
@@ -171,7 +177,7 @@ def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
         settings: Its job_conf keys as KEY=VALUE. Values are YAML, or names that :func:`values` explains.
 
     Raises:
-        UserError: If no such method is installed, or a setting is no KEY=VALUE.
+        UserError: If no such method is installed, or a setting is no KEY=VALUE or of a key that all rows share.
 
     """
     method_class(method)  # refuses one that is not installed
@@ -183,5 +189,9 @@ def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise UserError(f"--set {setting} is no KEY=VALUE")
+        if key in EQUAL:
+            raise UserError(f"--set {key}: all rows of the benchmark have the same {key}; leave it out")
+        if key == "learning_rate":
+            raise UserError("--set learning_rate: the benchmark tries learning rates; name yours with --rate")
         keys[key] = yaml.safe_load(value)
     return {method: Row(method, keys, is_users=True)}

@@ -67,7 +67,7 @@ def _mega(value: float) -> str:
 FIGURES = (
     Figure("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
     Figure("global", "global accuracy %", True, _global, percent,
-           "of the whole model (of several exits the last one's) on the test samples of all clients", rare=True),
+           "of the whole model (its last exit; DepthFL: mean of exits), on the test samples of all clients", rare=True),
     Figure("tuned", "after fine-tuning %", None, _at_the_end("personalised"), percent,
            "mean over clients that fine-tune a copy on their own data; it competes in a row of its own", rare=True),
     Figure("on_all", "on all samples %", True, _at_the_end("on_all"), percent,

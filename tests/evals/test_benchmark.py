@@ -10,7 +10,7 @@ import pytest
 from evals.benchmark import fitted, pages, standing, table
 from evals.benchmark.__main__ import main
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
-from evals.benchmark.methods import ROWS, groups, rows_of, values
+from evals.benchmark.methods import EQUAL, ROWS, groups, rows_of, values
 from evals.benchmark.networks import EXITS
 from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
@@ -121,6 +121,28 @@ def test_rows_name_their_methods_own_keys(label: str, tmp_path: Path) -> None:
     assert row.method in method_names()
     assert all(key.startswith(f"{row.method}.") for key in keys if "." in key)
     assert not any(str(value).startswith("$") for value in keys.values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("data_seed=7", "--set data_seed: all rows of the benchmark have the same data_seed; leave it out"),
+        ("device_conf_file=resampled", "the same device_conf_file"),
+        ("rounds=2", "the same rounds"),
+        ("stop_macs=1e14", "the same stop_macs"),
+        ("seed=3", "the same seed"),
+        ("learning_rate=0.5", "name yours with --rate"),
+    ],
+)
+def test_a_row_of_ones_own_cannot_leave_what_all_rows_share(setting: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        rows_of("fedavg", ["model=$large", setting])
+
+
+def test_what_all_rows_share_has_the_keys_of_their_jobs(tmp_path: Path) -> None:
+    """A key that the benchmark gives a job by its task or seed would change the row without another plan."""
+    shared = set(TASKS["har"].keys) - {"local_steps", "batch_size"}
+    assert shared | {"data_set", "data_dir", "data_seed", "device_conf_file", "stop_macs", "eval_macs"} <= EQUAL
 
 
 def test_a_method_of_ones_own_has_a_row(tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ def test_noise_does_not_shield_logits(method: str) -> None:
 @pytest.mark.parametrize(("key", "value"), [("control_variates", True), ("max_update_norm", 3.0)])
 def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value: Any) -> None:
     config = make_config({}, {"method": "fedmd", key: value})
-    with pytest.raises(UserError, match=f"{key} needs clients that .* fedmd trains models that its clients keep; remove {key}"):
+    with pytest.raises(
+        UserError, match=f"{key} needs clients that .* fedmd trains models that its clients keep; remove {key}"
+    ):
         check_local_training(config, LogitsExchangeAggregator)
 
 

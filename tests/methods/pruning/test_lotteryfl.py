@@ -409,7 +409,9 @@ def test_bad_hyperparameters_are_refused(key: str, value: float) -> None:
 @pytest.mark.parametrize(("key", "value"), [("control_variates", True), ("max_update_norm", 3.0)])
 def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value: Any) -> None:
     config = make_config({}, {"method": "lotteryfl", key: value})
-    with pytest.raises(UserError, match=f"{key} needs clients that .* lotteryfl starts clients from masked .*; remove {key}"):
+    with pytest.raises(
+        UserError, match=f"{key} needs clients that .* lotteryfl starts clients from masked .*; remove {key}"
+    ):
         check_local_training(config, LotteryFLAggregator)
 
 
