@@ -52,7 +52,8 @@ def render(config: JobConfig, image: str, claim: str) -> str:
         "# Executors that come late are no loss: they join.\n"
         f"# Data and results are on the volume of the claim {claim},\n"
         "# where relative paths of the configuration begin.\n"
-        f"# To continue this run after it stopped: kubectl delete jobs -l {_LABEL}={name}, then render it again with\n"
+        "# To continue this run after it stopped, remove its jobs and render it again:\n"
+        f"#   kubectl delete jobs -l {_LABEL}={name}\n"
         f"#   --set resume=True --set time_stamp={stamp}\n"
     )
     return head + yaml.safe_dump_all(documents, sort_keys=False, width=120)
