@@ -25,8 +25,12 @@ WIDTH = 6
 
 def new_aggregator(method: str, folder: Path, **keys: Any) -> Any:
     """Six clients, three of each type, with features of one width."""
-    params = {"types": TYPES, "ranges": ["1-3", "4-6"], "representation": WIDTH, **keys}
-    aggregator = server(method_class(method), method, **params)
+    return aggregator_of_types(method, folder, **{"representation": WIDTH, **keys})
+
+
+def aggregator_of_types(method: str, folder: Path, **keys: Any) -> Any:
+    """Six clients, three of each type, whose tensors are in ``folder``."""
+    aggregator = server(method_class(method), method, **{"types": TYPES, "ranges": ["1-3", "4-6"], **keys})
     aggregator.log_dir = folder
     aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
     return aggregator

@@ -1,5 +1,6 @@
 """FD: mean outputs of classes, the mean of the others' ones, and the loss towards it."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +13,20 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fd import KNOWN, OUTPUTS, FDClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
-from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, play, samples
+from methods.exchange.exchange_harness import (
+    aggregator_of_types,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    play,
+    samples,
+)
 from methods.exchange.exchange_harness import new_aggregator as new_feature_aggregator
-from methods.harness import CLASSES, SHAPE, server
+from methods.harness import CLASSES, SHAPE
 
 SPECS = [models.named_spec(name, SHAPE, CLASSES) for name in ("cnn_small", "single_exit_mlp")]
 
 
-def new_aggregator(folder: Path, **keys: object) -> object:
-    from fedscale_ext.config.methods import method_class
-
-    aggregator = server(method_class("fd"), "fd", **{"types": TYPES, "ranges": ["1-3", "4-6"], **keys})
-    aggregator.log_dir = folder
-    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
-    return aggregator
+new_aggregator = partial(aggregator_of_types, "fd")
 
 
 def sent(seed: int, counts: list[int]) -> dict[str, torch.Tensor]:

@@ -1,5 +1,6 @@
 """FedKD: the adaptive losses of a pair, its compressed updates, and what counts as traffic."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
-from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Update
 from fedscale_ext.methods.exchange.fedkd import RANKS, FedKDClient, SentRanks
@@ -18,9 +18,15 @@ from fedscale_ext.methods.exchange.mutual import personal_part, shared_part
 from fedscale_ext.models.families.network_pair import FEATURES, pair_spec
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport import wire
-from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, samples
+from methods.exchange.exchange_harness import (
+    TYPES,
+    aggregator_of_types,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    samples,
+)
 from methods.exchange.test_fml import softmax
-from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
+from methods.harness import CLASSES, SHAPE, means_of, trained_states, updates_for
 
 MENTOR, MENTEE = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_base", "cnn_small"))
 PAIRS = [
@@ -29,12 +35,9 @@ PAIRS = [
 ]
 
 
-def new_aggregator(folder: Path, **keys: Any) -> Any:
-    params = {"model": "cnn_small", "types": ["single_exit_mlp", "nasbench201_base"], "ranges": ["1-3", "4-6"], **keys}
-    aggregator = server(method_class("fedkd"), "fedkd", rounds=4, **params)
-    aggregator.log_dir = folder
-    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
-    return aggregator
+new_aggregator = partial(
+    aggregator_of_types, "fedkd", model="cnn_small", types=["single_exit_mlp", "nasbench201_base"], rounds=4
+)
 
 
 def play(aggregator: Any, round: int, participants: list[int], rank: int = 1) -> list[Update]:

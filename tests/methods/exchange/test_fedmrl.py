@@ -1,7 +1,7 @@
 """FedMRL: both heads' losses, what stays with a client and what travels, and clients side by side."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,25 +9,19 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
-from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.fedmrl import FedMRLClient
 from fedscale_ext.methods.exchange.mutual import personal_part
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.network_pair import FUSED, PROJECTIONS, pair_spec
-from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench
-from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
+from methods.exchange.exchange_harness import TYPES, aggregator_of_types, assert_cohorts_equal_one_by_one, bench
+from methods.harness import CLASSES, SHAPE, means_of, trained_states, updates_for
 
 OWN = models.named_spec("single_exit_mlp", SHAPE, CLASSES)
 PAIR = pair_spec(OWN, headed(models.named_spec("cnn_small", SHAPE, CLASSES), 6), joined=FUSED)
 
 
-def new_aggregator(folder: Path, **keys: Any) -> Any:
-    params = {"model": "cnn_small", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
-    aggregator = server(method_class("fedmrl"), "fedmrl", **params)
-    aggregator.log_dir = folder
-    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
-    return aggregator
+new_aggregator = partial(aggregator_of_types, "fedmrl", model="cnn_small")
 
 
 def test_the_loss_is_that_of_both_heads() -> None:

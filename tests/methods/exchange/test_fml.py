@@ -1,7 +1,7 @@
 """FML: the losses of a pair, what a client keeps, the mean of the shared model, and what counts as traffic."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +14,20 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.fml import FMLClient
 from fedscale_ext.methods.exchange.mutual import personal_part
 from fedscale_ext.models.families.network_pair import pair_spec
-from methods.exchange.exchange_harness import TYPES, assert_cohorts_equal_one_by_one, bench, samples
-from methods.harness import CLASSES, SHAPE, means_of, server, trained_states, updates_for
+from methods.exchange.exchange_harness import (
+    TYPES,
+    aggregator_of_types,
+    assert_cohorts_equal_one_by_one,
+    bench,
+    samples,
+)
+from methods.harness import CLASSES, SHAPE, means_of, trained_states, updates_for
 
 OWN, MEME = (models.named_spec(name, SHAPE, CLASSES) for name in ("nasbench201_base", "cnn_small"))
 PAIRS = [pair_spec(OWN, MEME), pair_spec(models.named_spec("single_exit_mlp", SHAPE, CLASSES), MEME)]
 
 
-def new_aggregator(folder: Path, **keys: Any) -> Any:
-    params = {"model": "nasbench201_base", "types": TYPES, "ranges": ["1-3", "4-6"], **keys}
-    aggregator = server(method_class("fml"), "fml", **params)
-    aggregator.log_dir = folder
-    aggregator.client_tensors_by_kind = {kind.kind: kind for kind in aggregator.client_tensors()}
-    return aggregator
+new_aggregator = partial(aggregator_of_types, "fml", model="nasbench201_base")
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -71,10 +71,10 @@ def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothi
 def test_other_filters_stay_and_pass_no_gradient() -> None:
     first = conf(True)
     state = SkeletonClient(first).train(samples(), network(), first)["client_state"]
-    settings, handed = conf(False, state, local_steps=1, client_momentum=0.0), network(9)
-    begin = {name: tensor.clone() for name, tensor in handed.state_dict().items()}
+    settings, served = conf(False, state, local_steps=1, client_momentum=0.0), network(9)
+    begin = {name: tensor.clone() for name, tensor in served.state_dict().items()}
     skeleton = of(state)
-    after = SkeletonClient(settings).train(samples(), handed, settings)["update_weight"]
+    after = SkeletonClient(settings).train(samples(), served, settings)["update_weight"]
     start = {}
     for name, tensor in begin.items():
         layer = name.removesuffix(".weight")
