@@ -157,6 +157,7 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
         "part": "fedtrans",
         "work": "60 rounds",
         "precision": "float32",
+        "executors": 1,
         "peak_mb_sum": 900.0,
         "writers": 400,
         "stages": {"1": stage},
@@ -166,8 +167,14 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),
              cohort("100", 4.0), cohort("256", 5.12, 256), {**whole, "whole_s": 700.0}]  # fmt: skip
     text = page(lines)
-    assert "400 writers are drawn." in text and "at the mean seconds per round: 700 s in float32." in text
-    assert "| float32 | 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
+    shared = page([*lines, {**whole, "executors": 3, "whole_s": 599.0}])
+    assert "700 s in float32 with one executor and 599 s in float32 with 3 executors." in shared
+    assert "in 600 s: 599 s. The goal is met." in shared
+    assert (
+        "400 writers are drawn." in text
+        and "at the mean seconds per round: 700 s in float32 with one executor." in text
+    )
+    assert "| float32 | 1 | 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
     assert "that hold: 1 of 2." in text and "| 1.0e-04 | 1e-02 | yes |" in text and "**no**" in text
     assert "float32, 8 times the plain loop: 10 times. The goal is met." in text
     assert "in 600 s: 700 s. The goal is not met." in text
@@ -198,15 +205,17 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     assert {row for _, row, _ in measured} == {"loop", "100", "8"}
     assert {precision for _, _, precision in measured} == {"float32", "bfloat16"}
     assert [line["method"] for line in of(lines, "server steps")] == ["HypeMeFed", "Moss"]
-    jobs = {line["precision"]: line for line in of(lines, fedtrans.PART) if "stages" in line}
-    assert set(jobs) == {"float32", "bfloat16"}
-    for precision, job in jobs.items():
+    jobs = {(line["precision"], line["executors"]): line for line in of(lines, fedtrans.PART) if "stages" in line}
+    assert set(jobs) == {("float32", 1), ("float32", 3), ("bfloat16", 1)}
+    for (precision, executors), job in jobs.items():
         assert job["measured_rounds"] == 2 and job["whole_s"] > 0 and "failed" not in job
-        stage = headline.read(headline.log_folder(tmp_path / precision))[1]
-        statistics_s, test_s = stage["statistics_s"], stage["test_s"]
+        folder = headline.log_folder(fedtrans.job_folder(tmp_path, precision, executors))
+        stage = headline.read(folder)[1]
+        statistics_s, test_s = stage["statistics_s"] / executors, stage["test_s"]  # executors measure side by side
         assert 0 < statistics_s < test_s
         of_the_paper = statistics_s + (test_s - statistics_s) * 3400 / 8  # as only tests grow with the writers
         assert job["stages"]["1"]["test_s"] == pytest.approx(of_the_paper)
+        assert f"num_executors={executors}," in (folder / "aggregator" / "log").read_text(encoding="utf-8")
     assert [line["left_out"] for line in lines if "left_out" in line] == ["a CPU has no CUDA graphs"]
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert text == page(json.loads(json.dumps(lines))) and text.strip() in capsys.readouterr().out

@@ -3,11 +3,14 @@
 Drawing the paper's 3,400 writers takes minutes, so that fewer are drawn. A round trains 100 participants however many
 clients there are. An evaluation tests them all: its seconds are scaled up to the paper's clients, but not those in
 which BatchNorm's statistics are measured, on at most 100 clients of each model.
+
+Several executors may share the GPU: while one waits for the server or prepares a cohort, another one trains.
 """
 
 import math
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ PART = "fedtrans"
 GOAL_S = 600.0  # of the whole job
 PAPER_WRITERS, WRITERS, ROUNDS = 3400, 400, 60
 _DATA_S, _ROUNDS_S, _SPARE_S = 60.0, 60.0, 5.0
-PRECISIONS = ("float32", "bfloat16")
+SETTINGS = (("float32", 1), ("float32", 3), ("bfloat16", 1))
+"""Precision and number of executors of the measured jobs, the first one first."""
 _TINY = ("num_participants=3", "local_steps=1", "model=nasbench201_sixteenth", "unit_size=4")
 
 
@@ -36,12 +40,18 @@ def run(measurements: Measurements, work: Path) -> None:
         )
         if drawing is None or drawing.get("failed"):
             return
-    for precision in PRECISIONS:
+    for precision, executors in SETTINGS:
+        folder = job_folder(work, precision, executors)
         measurements.measure(
             PART, 0.0 if small else _ROUNDS_S,
-            lambda precision=precision: _rounds(measurements, data, work / precision, precision, rounds, writers),
-            work=f"{rounds} rounds", precision=precision,
+            partial(_rounds, measurements, data, folder, precision, executors, rounds, writers),
+            work=f"{rounds} rounds", precision=precision, executors=executors,
         )  # fmt: skip
+
+
+def job_folder(work: Path, precision: str, executors: int) -> Path:
+    """Folder of a measured job."""
+    return work / (precision if executors == 1 else f"{precision}_{executors}")
 
 
 def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> dict[str, Any]:
@@ -50,14 +60,14 @@ def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> 
 
 
 def _rounds(
-    measurements: Measurements, data: Path, work: Path, precision: str, rounds: int, writers: int
+    measurements: Measurements, data: Path, work: Path, precision: str, executors: int, rounds: int, writers: int
 ) -> dict[str, Any]:
     """Seconds of each stage of growth, and of the paper's job put together from them."""
     gpu = measurements.setting.on_gpu
     settings = [
         f"use_cuda={gpu}",
         f"precision={precision}",
-        "worker_ips=localhost:[1]",
+        f"worker_ips=localhost:[{executors}]",
         *(_TINY if measurements.setting.small else ()),
     ]
     folder = headline.log_folder(work)
@@ -67,7 +77,8 @@ def _rounds(
     if not (folder / "metrics.jsonl").is_file():
         return figures
     stages = {
-        models: {**stage, "test_s": _of_the_paper(stage, writers)} for models, stage in headline.read(folder).items()
+        models: {**stage, "test_s": _of_the_paper(stage, executors, writers)}
+        for models, stage in headline.read(folder).items()
     }
     measured = sum(int(stage["rounds"]) for stage in stages.values())
     figures |= {
@@ -80,9 +91,10 @@ def _rounds(
     return figures
 
 
-def _of_the_paper(stage: dict[str, float], writers: int) -> float:
-    """Seconds of an evaluation of the paper's clients; one executor measures the statistics, of no more clients."""
-    return stage["statistics_s"] + (stage["test_s"] - stage["statistics_s"]) * PAPER_WRITERS / writers
+def _of_the_paper(stage: dict[str, float], executors: int, writers: int) -> float:
+    """Seconds of an evaluation of the paper's clients; executors measure the statistics side by side."""
+    statistics_s = stage["statistics_s"] / executors
+    return statistics_s + (stage["test_s"] - statistics_s) * PAPER_WRITERS / writers
 
 
 def _known(stage: dict[str, float]) -> dict[str, float]:

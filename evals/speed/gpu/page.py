@@ -8,7 +8,8 @@ from evals.speed.table import number
 from evals.speed.task import CLIENTS
 
 Lines = list[dict[str, Any]]
-_WHAT = ("check", "model", "row", "method", "device", "precision", "work")  # what identifies a measurement
+# what identifies a measurement
+_WHAT = ("check", "model", "row", "method", "device", "precision", "executors", "work")
 
 
 def page(lines: Lines) -> str:
@@ -62,7 +63,7 @@ def _goals(lines: Lines) -> list[str]:
     model, row = rounds.GOAL_MODEL, str(CLIENTS)
     ratio = against_loop(lines, model, row, "float32")
     whole_jobs = [line for line in of(lines, fedtrans.PART) if "whole_s" in line]
-    whole = next((line["whole_s"] for line in whole_jobs if line["precision"] == "float32"), None)
+    whole = min((line["whole_s"] for line in whole_jobs if line["precision"] == "float32"), default=None)
     checks = of(lines, "correctness")
     return [
         f"- Checks of correctness that hold: {sum(map(correct, checks))} of {len(checks)}.",
@@ -132,14 +133,15 @@ def _fedtrans(lines: Lines) -> list[str]:
     if not measured:
         return failures or ["Nothing was measured."]
     rows = (
-        (line["precision"], models, f"{stage['rounds']:.0f}", number(stage["seconds"]), number(stage["mean_s"]),
-         number(stage["GMACs"]),
-         number(stage["test_s"]) if "test_s" in stage else "-")
+        (line["precision"], str(line["executors"]), models, f"{stage['rounds']:.0f}", number(stage["seconds"]),
+         number(stage["mean_s"]), number(stage["GMACs"]), number(stage["test_s"]) if "test_s" in stage else "-")
         for line in measured
         for models, stage in line["stages"].items()
     )  # fmt: skip
     whole = " and ".join(
-        f"{number(line['whole_s'])} s in {line['precision']}" for line in measured if "whole_s" in line
+        f"{number(line['whole_s'])} s in {line['precision']} with {_executors(line)}"
+        for line in measured
+        if "whole_s" in line
     )
     whole = whole and f"2,000 rounds at the fastest growth, at the mean seconds per round: {whole}."
     scale = (
@@ -148,7 +150,7 @@ def _fedtrans(lines: Lines) -> list[str]:
     )
     peak = max(line["peak_mb_sum"] for line in measured)
     memory = f"Peak memory of all processes, on the CPU's side: {number(peak)} MB."
-    head = ("precision", "models", "measured rounds", "median s per round", "mean s per round",
+    head = ("precision", "executors", "models", "measured rounds", "median s per round", "mean s per round",
             "training GMACs per round", "s per evaluation of all clients")  # fmt: skip
     return [*_table(head, rows), "", " ".join(filter(None, [scale, whole, memory, *failures]))]
 
@@ -156,7 +158,15 @@ def _fedtrans(lines: Lines) -> list[str]:
 def _left_out(lines: Lines) -> list[str]:
     missing = [line for line in lines if "left_out" in line]
     items = (
-        f"- {line['part']}, {', '.join(str(line[key]) for key in _WHAT if key in line)}: {line['left_out']}."
+        f"- {line['part']}, {', '.join(_of_what(line, key) for key in _WHAT if key in line)}: {line['left_out']}."
         for line in missing
     )
     return list(items) if missing else ["Nothing."]
+
+
+def _of_what(line: dict[str, Any], key: str) -> str:
+    return _executors(line) if key == "executors" else str(line[key])
+
+
+def _executors(line: dict[str, Any]) -> str:
+    return "one executor" if line["executors"] == 1 else f"{line['executors']} executors"
