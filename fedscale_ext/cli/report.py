@@ -1,11 +1,15 @@
 """``fedscale report``: jobs side by side, as a page to look at and a table in the terminal."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedscale_ext.cli import complete
+
+if TYPE_CHECKING:  # slow to import, and help does not need it
+    from fedscale_ext.report.loading import LoadedJob
 
 Jobs = Annotated[
     list[str],
@@ -39,7 +43,7 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
     from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
     named, unknown = find_existing_jobs(job)
-    page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class)
+    page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class, _followed)
     screen = console()
     rows = lines(arms, by_class)
     print_table(screen, *comparison_rows(arms, rows, by_class))
@@ -57,3 +61,13 @@ def _unknown(words: list[str]) -> str | None:
         return None
     these = "these names" if len(words) > 1 else "this name"
     return f"The report leaves out {', '.join(words)}: no started job has {these}."
+
+
+def _followed(jobs: "Sequence[LoadedJob]") -> "Iterable[LoadedJob]":
+    """Yield the jobs whose plots are drawn one by one; a terminal shows how many are done."""
+    from rich.progress import track
+
+    from fedscale_ext.driver.tables import console
+
+    screen = console(stderr=True)
+    return track(jobs, "drawing jobs' plots", console=screen, transient=True, disable=not screen.is_terminal)

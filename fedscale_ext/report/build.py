@@ -1,7 +1,7 @@
 """From jobs' folders to a folder with report.html, plots as PNG and SVG, and the figures as CSV."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -33,11 +33,13 @@ def build(
     unbegun: Sequence[str] = (),
     failures: Mapping[Path, str] | None = None,
     by_class: bool = False,
+    follow: Callable[[Sequence[LoadedJob]], Iterable[LoadedJob]] = iter,
 ) -> Report:
     """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input.
 
     ``unbegun`` names jobs that belong to the comparison and have no folder yet. ``failures`` says why jobs ended
-    too early, by their folders. ``by_class``: the page shows figures of classes, too.
+    too early, by their folders. ``by_class``: the page shows figures of classes, too. ``follow`` is given the jobs and
+    yields them one by one, so that a caller can show which one is being drawn.
     """
     jobs, without = _loaded(folders, failures or {})
     left_out = _left_out([*(job.name for job in without), *unbegun], len(jobs))
@@ -52,7 +54,7 @@ def build(
     ]
     job_plots = {
         job.name: _job_plots(job, out / PLOTS, index)
-        for index, job in enumerate(job for arm in arms for job in arm.every_job)
+        for index, job in enumerate(follow([job for arm in arms for job in arm.every_job]))
     }
     write_atomic(out / FIGURES, comma_separated(arms))
     rows = lines(arms, by_class)

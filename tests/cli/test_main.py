@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from written_job import write_job
 
 import fedscale_ext
 
@@ -147,6 +148,14 @@ def terminal(arguments, **env):
         out += part
     os.close(ours)
     return process.wait(10), out.decode()
+
+
+def test_terminal_shows_how_many_jobs_a_report_has_drawn(state, tmp_path):
+    jobs = [write_job(tmp_path / name / "now", job_name=name, rounds=3) for name in ("one", "two")]
+    code, out = terminal(["report", *jobs, "-o", tmp_path / "out"])
+    assert code == 0
+    assert "drawing jobs' plots" in out
+    assert out.count("\x1b[?25l") == out.count("\x1b[?25h")  # the cursor is back
 
 
 def test_terminal_shows_a_bar_and_keeps_tested_rounds(state, write_conf):
