@@ -170,7 +170,8 @@ def row_of(label: str) -> Row:
 def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
     """Return the rows by label that ``fedscale benchmark`` runs for a method.
 
-    They are the table's for one that has some; with settings, or for one that has none, it is a row of one's own.
+    They are the table's for one that has some; with settings, or for one that has none, it is a row of one's own. Its
+    label names the settings, so that rows of several settings stand beside one another.
 
     Args:
         method: Name of an installed method.
@@ -194,4 +195,5 @@ def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
         if key == "learning_rate":
             raise UserError("--set learning_rate: the benchmark tries learning rates; name yours with --rate")
         keys[key] = yaml.safe_load(value)
-    return {method: Row(method, keys, is_users=True)}
+    shown = ", ".join(setting.removeprefix(f"{method}.") for setting in settings)
+    return {f"{method} ({shown})" if shown else method: Row(method, keys, is_users=True)}

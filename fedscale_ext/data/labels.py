@@ -116,12 +116,12 @@ def _range(classes: int) -> str:
 def class_notes(
     labels: np.ndarray, train: np.ndarray, classes: int, names: Sequence[str], where: dict[int, str]
 ) -> list[str]:
-    """Sentences about classes that have no sample, a single one, or none to train on.
+    """Sentences about classes that share a name, or have no sample, a single one, or none to train on.
 
     ``labels`` int [n], ``train`` bool [n]; ``where`` names the first sample of each class.
     """
     count = np.bincount(labels, minlength=classes)
-    notes = absent_note(count, names)
+    notes = [*_shared_names(names), *absent_note(count, names)]
     single = np.flatnonzero(count == 1).tolist()
     sample = f": {where[single[0]]}" if single and single[0] in where else ""
     if len(single) == 1:
@@ -135,6 +135,18 @@ def class_notes(
     elif untrained:
         notes.append(f"{len(untrained):,} classes have only test samples: {_numbers(untrained, names)}")
     return notes
+
+
+def _shared_names(names: Sequence[str]) -> list[str]:
+    """A sentence for each name that several classes have."""
+    classes = defaultdict(list)
+    for number, name in enumerate(names):
+        classes[name].append(number)
+    return [
+        f"classes {listed(numbers)} have the name {name!r}: results show them apart under one name"
+        for name, numbers in classes.items()
+        if len(numbers) > 1
+    ]
 
 
 def absent_note(count: np.ndarray, names: Sequence[str] = ()) -> list[str]:

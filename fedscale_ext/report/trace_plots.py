@@ -3,7 +3,7 @@
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -66,11 +66,11 @@ def _capacity(axes: "np.ndarray", trace: CapacityTrace) -> None:
     _tidy(axes[0], f"Computation of {what}", "ms per sample", "devices")
     _bars(axes[0], *histogram(trace.computation_ms, 40))
     _tidy(axes[1], "Communication", "kbit/s", "devices")
-    axes[1].set_xscale("log")
+    _logarithmic(axes[1], "x", trace.communication_kbps)
     _bars(axes[1], *histogram(trace.communication_kbps, 40, log=True))
     some = np.linspace(0, len(trace) - 1, min(len(trace), _POINTS)).astype(np.int64)
     _tidy(axes[2], "Both of each device", "ms per sample", "kbit/s")
-    axes[2].set_yscale("log")
+    _logarithmic(axes[2], "y", trace.communication_kbps)
     shade = float(np.clip(400 / len(some), 0.04, 0.7))
     axes[2].scatter(
         trace.computation_ms[some], trace.communication_kbps[some], s=6, color=_MAIN, alpha=shade, linewidths=0,
@@ -93,7 +93,7 @@ def _availability(axes: "np.ndarray", trace: AvailabilityTrace) -> None:
     _tidy(axes[2], "Length of an interval", "minutes", "intervals")
     long = presence.minutes[presence.minutes > 0]
     if len(long):
-        axes[2].set_xscale("log")
+        _logarithmic(axes[2], "x", long)
         _bars(axes[2], *histogram(long, 40, log=True), colour=_SECOND)
 
 
@@ -101,6 +101,19 @@ def _bars(axis: "Axes", counts: np.ndarray, edges: np.ndarray, colour: str = _MA
     if edges[0] == edges[-1]:
         edges = edges * np.array([0.95, 1.05])
     axis.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colour, edgecolor="white", linewidth=0.4)
+
+
+def _logarithmic(axis: "Axes", which: Literal["x", "y"], values: np.ndarray) -> None:
+    """Make an axis logarithmic, with so few labels that they stand apart. ``values`` are drawn on it, all above 0."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    axis.set(**{f"{which}scale": "log"})
+    ticks = axis.xaxis if which == "x" else axis.yaxis
+    ratio = values.max() / values.min()
+    powers = LogLocator(subs=(1, 2, 5) if ratio < 50 else (1,))
+    ticks.set_major_locator(MaxNLocator(4) if ratio < 5 else powers)
+    ticks.set_minor_locator(NullLocator())
+    ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def _tidy(axis: "Axes", title: str, x: str, y: str) -> None:

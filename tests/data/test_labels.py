@@ -38,6 +38,12 @@ def csv_labels(folder: Path) -> set[tuple[str, str]]:
     return pairs
 
 
+def test_classes_of_one_name_are_reported(tmp_path: Path) -> None:
+    written = imported(tmp_path, np.resize([0, 1, 2], 12), classes=np.array(["cat", "dog", "cat"]))
+    assert "classes 0, 2 have the name 'cat': results show them apart under one name" in written.notes
+    assert not any("have the name" in note for note in imported(tmp_path / "b", np.resize([0, 1], 12)).notes)
+
+
 @pytest.mark.parametrize(
     ("y", "names", "note"),
     [

@@ -146,7 +146,8 @@ def test_what_all_rows_share_has_the_keys_of_their_jobs(tmp_path: Path) -> None:
 
 
 def test_a_method_of_ones_own_has_a_row(tmp_path: Path) -> None:
-    row = rows_of("heterofl", ["model=$large", "heterofl.rates=$falling_rates", "proxy_mu=0.1"])["heterofl"]
+    ((label, row),) = rows_of("heterofl", ["model=$large", "heterofl.rates=$falling_rates", "proxy_mu=0.1"]).items()
+    assert label == "heterofl (model=$large, rates=$falling_rates, proxy_mu=0.1)"
     assert rows_of("heterofl", []) == {"HeteroFL": ROWS["HeteroFL"]}
     keys = row.job_keys(TASKS["har"], tmp_path)
     assert keys["heterofl.rates"] == ROWS["HeteroFL"].job_keys(TASKS["har"], tmp_path)["heterofl.rates"]
