@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.tables import seconds
+from fedscale_ext.report.tables import megabytes, seconds
 from fedscale_ext.util.quantities import quantity
 
 
@@ -60,10 +60,6 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-def _mega(value: float) -> str:
-    return f"{value:,.3f}" if value < 1 else f"{value:,.1f}"
-
-
 FIGURES = (
     Figure("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
     Figure("global", "global accuracy %", True, _global, percent,
@@ -83,11 +79,12 @@ FIGURES = (
            "area under the ROC curve of a class against the others; mean over a client's classes; mean over clients",
            rare=True, of_classes=True),
     Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
-    Figure("network", "network MB", False, _of("cost", "network_total_mb"), _mega, "both directions, whole job"),
-    Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), _mega, "both directions"),
-    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), _mega,
+    Figure("network", "network MB", False, _of("cost", "network_total_mb"), megabytes, "both directions, whole job"),
+    Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), megabytes, "both directions"),
+    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), megabytes,
            "all models of the job, also those that clients keep of their own"),
-    Figure("served", "served MB", False, _of("cost", "mean_model_mb"), _mega, "what a client is served, on average"),
+    Figure("served", "served MB", False, _of("cost", "mean_model_mb"), megabytes,
+           "what a client is served, on average"),
     Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
 )  # fmt: skip
 BY_KEY = {figure.key: figure for figure in FIGURES}

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.data.class_names import class_names
 from fedscale_ext.metrics.files import write_atomic
@@ -73,7 +75,7 @@ def model_table(summary: Mapping[str, Any]) -> list[dict[str, str]]:
             "family": model["spec"]["family"],
             "MACs": quantity(model["cost"]["forward_macs"]),
             "parameters": quantity(model["cost"]["parameters"]),
-            "size": f"{model['cost']['bytes'] / 1e6:.3f} MB",
+            "size": f"{megabytes(model['cost']['bytes'] / 1e6)} MB",
             "clients served": f"{model['serves']:,}",
             "from": _lineage(model["lineage"]),
         }
@@ -246,17 +248,24 @@ def _privacy_rows(privacy: Mapping[str, Any] | None) -> Rows:
     ]
 
 
+def megabytes(value: float) -> str:
+    """Write MB, also those of methods that send only kilobytes."""
+    if value >= 0.01:
+        return f"{value:,.1f}" if value >= 1 else f"{value:.3f}"
+    return np.format_float_positional(value, precision=2, fractional=False, trim="-")
+
+
 def _cost_rows(summary: Mapping[str, Any]) -> Rows:
     cost, time = summary["cost"], summary["time"]
-    mean = "–" if cost["mean_model_mb"] is None else f"{cost['mean_model_mb']:.3f} MB"
+    mean = "–" if cost["mean_model_mb"] is None else f"{megabytes(cost['mean_model_mb'])} MB"
     completion = seconds(time["round_completion_mean_s"])
     if time["round_completion_std_s"] is not None:
         completion += f" ± {seconds(time['round_completion_std_s'])}"
     return [
         ("computation", f"{quantity(cost['training_macs'])}MACs forward and backward "
                         f"({quantity(cost['forward_macs'])}MACs forward)"),
-        ("network", f"{cost['network_total_mb']:,.1f} MB, {cost['network_per_round_mb']:,.2f} MB a round"),
-        ("models", f"{_model_count(summary)} in {cost['storage_suite_mb']:.3f} MB, a client is served {mean}"),
+        ("network", f"{megabytes(cost['network_total_mb'])} MB, {megabytes(cost['network_per_round_mb'])} MB a round"),
+        ("models", f"{_model_count(summary)} in {megabytes(cost['storage_suite_mb'])} MB, a client is served {mean}"),
         *_beside_models(cost.get("server_bytes", 0)),
         ("virtual time", f"{seconds(time['virtual_s'])}; a client's round takes {completion}"),
         ("wall time", seconds(time["wall_s"])),
@@ -275,14 +284,14 @@ def _model_count(summary: Mapping[str, Any]) -> str:
 
 def _beside_models(server_bytes: int) -> Rows:
     """What the server keeps beside models; nothing where that is nothing."""
-    return [("  beside them", f"{server_bytes / 1e6:.3f} MB that only the server keeps")] if server_bytes else []
+    return [("  beside them", f"{megabytes(server_bytes / 1e6)} MB that only the server keeps")] if server_bytes else []
 
 
 def _client_rows(clients: Mapping[str, Any]) -> Rows:
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(clients["failed"].items()))
     failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
     late = clients.get("late_download_mb")  # an earlier release did not write it
-    uncounted = f" (whose downloads, {late:,.1f} MB, are not in network)" if late else ""
+    uncounted = f" (whose downloads, {megabytes(late)} MB, are not in network)" if late else ""
     counted = " (a client that cannot be selected counts in each round)" if clients["offline"] else ""
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),

@@ -7,6 +7,7 @@ from fedscale_ext.metrics.summary import summarise
 from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.tables import (
     markdown,
+    megabytes,
     model_table,
     percent,
     quantity,
@@ -42,12 +43,19 @@ def test_the_table_holds_the_figures():
     assert f"IQR {100 * data['accuracy']['iqr']:.2f} %" in rows["  spread"]
     assert rows["  largest"] == "25.00 % on all clients' samples"
     assert rows["computation"] == "60 GMACs forward and backward (20 GMACs forward)"
-    assert rows["network"] == "60.0 MB, 3.00 MB a round"
+    assert rows["network"] == "60.0 MB, 3.0 MB a round"
     assert rows["virtual time"].startswith("20 min 34 s; a client's round takes ")
     untested = "2 untested (no test samples, or the test failed)"
     offline = "60 times offline (a client that cannot be selected counts in each round)"
     assert rows["left out"] == f"2 failed (not finite 2), 120 stragglers, {offline}, {untested}"
     assert rows["method"] == "fedtrans, seed 1"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.000312, "0.00031"), (0.0123, "0.012"), (1.26, "1.3"), (4321.0, "4,321.0")]
+)
+def test_few_bytes_are_not_written_as_none(value: float, text: str) -> None:
+    assert megabytes(value) == text
 
 
 def test_the_worst_client_is_called_by_its_name_where_that_is_known():
@@ -63,7 +71,7 @@ def test_the_worst_client_is_called_by_its_name_where_that_is_known():
 
 def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
     rows = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
-    assert rows["  beside them"] == "2.140 MB that only the server keeps"
+    assert rows["  beside them"] == "2.1 MB that only the server keeps"
     earlier = summary()
     assert earlier["cost"].pop("server_bytes") == 0  # of a version that did not count it
     assert "  beside them" not in dict(summary_table(summary())) | dict(summary_table(earlier))
@@ -92,7 +100,7 @@ def test_markdown_is_two_tables_of_even_rows(tmp_path: Path):
     text = path.read_text(encoding="utf-8")
     assert path.name == "summary.md" and text == markdown(summary())
     assert text.splitlines()[4] == "| data | femnist (GENERATED data, not real) |"
-    assert "| m1 | toy | 24 | 24 | 0.000 MB | 31 | parent m0, op a\\|b |" in text
+    assert "| m1 | toy | 24 | 24 | 0.00011 MB | 31 | parent m0, op a\\|b |" in text
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.replace("\\|", "").count("|") in (3, 8)
