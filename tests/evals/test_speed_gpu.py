@@ -11,7 +11,7 @@ import torch
 
 from evals.speed import headline
 from evals.speed.gpu import __main__ as command
-from evals.speed.gpu import correctness, fedtrans, rounds
+from evals.speed.gpu import convolutions, correctness, fedtrans, rounds
 from evals.speed.gpu.measurements import Measurements, Setting, read
 from evals.speed.gpu.page import against_loop, correct, of, page
 
@@ -142,6 +142,27 @@ def test_an_error_of_the_mathematics_is_far_beyond_the_tolerances(change: str, m
     assert correctness.distance(wrong, right, start) > correctness.TOLERANCES["tf32"]
 
 
+@pytest.mark.parametrize("way", convolutions.WAYS)
+def test_ways_to_convolve_agree_with_a_convolution_of_each_client(way: str) -> None:
+    x, weight = convolutions.tensors(3, 2, 5, torch.device("cpu"), torch.float64)
+    y = convolutions.WAYS[way](x, weight)
+    alone = [torch.nn.functional.conv2d(maps, one, padding=1) for maps, one in zip(x.split(2, 1), weight, strict=True)]
+    torch.testing.assert_close(y, torch.cat(alone, 1))
+    above = torch.randn_like(y)
+    pairs = zip(
+        torch.autograd.grad(y, (x, weight), above), torch.autograd.grad(torch.cat(alone, 1), (x, weight), above),
+        strict=True,
+    )  # fmt: skip
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_page_has_a_row_for_each_convolution() -> None:
+    line = {"part": "convolutions", "precision": "float32", "channels": 8, "side": 28, "clients": 100}
+    text = page([MACHINE, {**line, "row": "grouped", "ms": 1.5}, {**line, "row": "unfolded", "ms": 0.5}])
+    assert "| float32 | 8 | 28 | 100 | 1.5 | - | 0.5 |" in text
+
+
 MACHINE = {"part": "machine", "command": "python -m evals.speed.gpu", "device": "a GPU", "processor": "a processor",
            "cores": 8, "torch": "2", "cuda": "13", "date": "2026-01-01", "seconds": 540.0}  # fmt: skip
 
@@ -191,7 +212,7 @@ def test_a_page_without_measurements_claims_nothing() -> None:
         "left_out": "3 s were left",
     }
     text = page([MACHINE, left_out])
-    assert text.count("Nothing was measured.") == 4 and text.count("not measured.") == 2 and "The goal" not in text
+    assert text.count("Nothing was measured.") == 5 and text.count("not measured.") == 2 and "The goal" not in text
     assert "- rounds, cnn_leaf, 256, float32: 3 s were left." in text
     assert against_loop([left_out], "cnn_leaf", "256", "float32") is None
 
@@ -204,6 +225,8 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     measured = {(line["model"], line["row"], line["precision"]) for line in of(lines, "rounds")}
     assert {row for _, row, _ in measured} == {"loop", "100", "8"}
     assert {precision for _, _, precision in measured} == {"float32", "bfloat16"}
+    ways = [(line["precision"], line["row"]) for line in of(lines, "convolutions")]
+    assert ways == [(precision, way) for precision in ("float32", "bfloat16") for way in convolutions.WAYS]
     assert [line["method"] for line in of(lines, "server steps")] == ["HypeMeFed", "Moss"]
     jobs = {(line["precision"], line["executors"]): line for line in of(lines, fedtrans.PART) if "stages" in line}
     assert set(jobs) == {("float32", 1), ("float32", 3), ("bfloat16", 1)}

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from evals.speed.gpu import fedtrans, rounds, server_steps
+from evals.speed.gpu import convolutions, fedtrans, rounds, server_steps
 from evals.speed.table import number
 from evals.speed.task import CLIENTS
 
 Lines = list[dict[str, Any]]
 # what identifies a measurement
-_WHAT = ("check", "model", "row", "method", "device", "precision", "executors", "work")
+_WHAT = ("check", "model", "row", "method", "device", "precision", "channels", "side", "clients", "executors", "work")
 
 
 def page(lines: Lines) -> str:
@@ -20,6 +20,7 @@ def page(lines: Lines) -> str:
         ["## Goals", "", *_goals(lines)],
         ["## Correctness", "", *_correctness(of(lines, "correctness"))],
         [f"## Seconds per round of {CLIENTS} participants", "", *_rounds(of(lines, rounds.PART))],
+        ["## Ways to convolve", "", *_convolutions(of(lines, convolutions.PART))],
         ["## Server steps", "", *_server_steps([*of(lines, server_steps.PART), *of(lines, server_steps.CPU_PART)])],
         ["## FedTrans at the paper's size", "", *_fedtrans(of(lines, fedtrans.PART))],
         ["## Left out", "", *_left_out(lines)],
@@ -113,6 +114,23 @@ def _rounds(lines: Lines) -> list[str]:
         *_table(("model", "precision", "row", "best s", "worst s", "against the loop", "GPU memory, MB"),
                 map(cells, lines)),
     ]  # fmt: skip
+
+
+def _convolutions(lines: Lines) -> list[str]:
+    by_size: dict[tuple[Any, ...], dict[str, float]] = {}
+    for line in lines:
+        size = (line["precision"], line["channels"], line["side"], line["clients"])
+        by_size.setdefault(size, {})[line["row"]] = line["ms"]
+    rows = (
+        (*map(str, size), *(number(ways[way]) if way in ways else "-" for way in convolutions.WAYS))
+        for size, ways in by_size.items()
+    )
+    return [
+        f"Milliseconds of a 3x3 convolution of a cohort on batches of {convolutions.BATCH}, forward and backward. "
+        "Executors take the first way in float32 and the second in bfloat16.",
+        "",
+        *_table(("precision", "channels", "side", "clients", *convolutions.WAYS), rows),
+    ]
 
 
 def _memory(line: dict[str, Any]) -> str:
