@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import nn
 
 from fedscale_ext.core.client_config import ClientConfig
@@ -26,7 +25,7 @@ from fedscale_ext.core.types import Evaluation, WorkItem
 from fedscale_ext.tasks.answer_checks import check_figures, check_missing
 from fedscale_ext.tasks.bn_statistics import client_sums, with_statistics
 from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
-from fedscale_ext.tasks.figures import COLUMNS, figures_section, test_clients
+from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.units import SPREAD, plan_units
 from fedscale_ext.training.local_training import seed_layers
@@ -59,6 +58,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             sum=False,
             clip_norm=None,
             norms=False,
+            **job.mask_arguments,
         )
         for unit in units
         for part in dispatcher.in_messages(unit, unit[0].model, client_tensors)
@@ -74,19 +74,23 @@ def around_training(
     """
     task = dispatcher.job.task
     columns = np.zeros((len(SECTIONS), task.num_clients, len(COLUMNS)))
+    unmasked = np.zeros(columns.shape[:2])
     count = np.zeros(task.num_clients, dtype=np.int64)
     units, test = plan(dispatcher, round, items), "tested around training"
-    for _, sections, tested, rows in tested_clients_of(dispatcher, round, units, test):
-        for figures, name in zip(columns, SECTIONS, strict=True):
-            figures[rows] = np.stack(wire.columns(sections[name], COLUMNS, torch.float64), axis=1)[tested]
+    for unit, sections, tested, rows in tested_clients_of(dispatcher, round, units, test):
+        for number, name in enumerate(SECTIONS):
+            columns[number, rows], plain = counted(read_figures(unit.header, sections[name])[tested])
+            if plain is not None:
+                unmasked[number, rows] = plain
         count[rows] = task.test_sizes[rows]
     report_untested(dispatcher, round, count, test)
 
-    def evaluation(figures: np.ndarray) -> Evaluation:
-        correct, top5, loss = figures.T
-        return Evaluation(round, tuple(serve), correct, top5, loss, count, {})
+    def evaluation(number: int) -> Evaluation:
+        correct, top5, loss = columns[number].T
+        plain = unmasked[number] if dispatcher.job.masks_tests else None
+        return Evaluation(round, tuple(serve), correct, top5, loss, count, {}, {}, plain)
 
-    return evaluation(columns[0]), evaluation(columns[1])
+    return evaluation(0), evaluation(1)
 
 
 class AroundTraining(Kind):
@@ -97,7 +101,8 @@ class AroundTraining(Kind):
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         clients, items = header["clients"], header["items"]
         unit = {**header, "round": EVENT}
-        figures = np.zeros((len(SECTIONS), len(clients), len(COLUMNS)))  # before and after
+        mask = bool(header.get(MASK))
+        figures = np.zeros((len(SECTIONS), len(clients), len(COLUMNS) * (1 + mask)))  # before and after
         missing: set[int] = set()
         for row, conf in enumerate(worker.client_configs(unit, items)):
             try:
@@ -105,7 +110,8 @@ class AroundTraining(Kind):
             except FloatingPointError:
                 missing.add(clients[row])
                 continue
-            figures[0, row] = _tested(worker, module, conf, header["statistics"] and conf.client_state is not None)
+            measured = header["statistics"] and conf.client_state is not None
+            figures[0, row] = _tested(worker, module, conf, measured, mask)
         confs = worker.client_configs(unit, items)
         row = 0
         for results, states in worker.trained(unit, confs):
@@ -122,7 +128,7 @@ class AroundTraining(Kind):
                             conf, shared_tensors=None
                         )  # what came before training is not of its result
                         worker.client_of(conf_after).load_personal_model(module, conf_after)
-                    figures[1, row] = _tested(worker, module, conf, header["statistics"])
+                    figures[1, row] = _tested(worker, module, conf, header["statistics"], mask)
                 row += 1
         sections = {name: figures_section(each) for name, each in zip(SECTIONS, figures, strict=True)}
         return {"missing": sorted(missing)}, sections
@@ -134,14 +140,17 @@ class AroundTraining(Kind):
         check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1], SECTIONS)
 
 
-def _tested(worker: Worker, module: nn.Module, conf: ClientConfig, measured: bool) -> np.ndarray:
-    """float64 [3] of a client's test samples; with BatchNorm statistics of its training samples where ``measured``."""
+def _tested(worker: Worker, module: nn.Module, conf: ClientConfig, measured: bool, mask: bool) -> np.ndarray:
+    """float64 [3] of a client's test samples, or [6] with ``mask``; with BatchNorm statistics of its training samples
+    where ``measured``."""
     client = conf.client_id
     if measured:
         total = client_sums(worker, module, [client])
         module.load_state_dict(with_statistics(module.state_dict(), total))
     network = worker.client_of(conf).predictor(module, conf)
-    figures: np.ndarray = test_clients([network], worker.data, [client], worker.test_batch, worker.bench.device)[0]
+    figures: np.ndarray = test_clients([network], worker.data, [client], worker.test_batch, worker.bench.device, mask)[
+        0
+    ]
     return figures
 
 

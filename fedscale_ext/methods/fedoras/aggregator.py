@@ -122,11 +122,16 @@ class FedorASAggregator(MultiModelAggregator):
         self._announce()
 
     def _tell_beyond(self) -> None:
-        """Report clients that do not afford what their tier serves; shares deal tiers whatever devices afford."""
-        served = [self.pool[tier_key(tier)].cost.forward_macs for tier in range(len(self.brackets))]
-        if beyond := self.count_beyond(np.array(served, dtype=np.float64)[self.tier_of]):
+        """Report clients that do not afford what their tier serves, or a twin that all clients train."""
+        served = np.array([self.pool[tier_key(tier)].cost.forward_macs for tier in range(len(self.brackets))])
+        ranks = self.params.allocation != "capacity"  # shares deal tiers whatever devices afford
+        if beyond := self.count_beyond(served.astype(np.float64)[self.tier_of]):
             self.notice(f"{beyond} of {len(self.capacity)} clients are in a tier whose paths their "
-                        "devices do not afford: tiers rank devices")  # fmt: skip
+                        f"devices do not afford{': tiers rank devices' if ranks else ''}")  # fmt: skip
+        twins = served[: self.plan.twins_until(self.args.rounds)]
+        if self.params.twin_clients == "all" and len(twins) and (beyond := self.count_beyond(float(twins.max()))):
+            self.notice(f"{beyond} of {len(self.capacity)} clients do not afford the largest twin, which any client "
+                        "may train: fedoras.twin_clients is all")  # fmt: skip
 
     def _announce(self) -> None:
         rounds, plan = self.args.rounds, self.plan

@@ -39,6 +39,11 @@ class Plan:
         """Number of rounds of all stages."""
         return self.search + self.tiers * (self.finetune + self.twin)
 
+    def twins_until(self, round: int) -> int:
+        """Number of tiers whose twin some of the first rounds train."""
+        past = round - self.search - self.tiers * self.finetune
+        return min(self.tiers, -(-max(past, 0) // self.twin)) if self.twin else 0
+
     def at(self, round: int) -> Stage:
         """The stage of a round; rounds count from 1."""
         if round <= self.supernet:

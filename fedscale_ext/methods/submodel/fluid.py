@@ -137,6 +137,11 @@ class FluidAggregator(ShrinkingAggregator):
             indices = np.array([list(choices).index(rate) for rate in self.rate.tolist()])
             self.report_assignment(list(choices.values()), indices)
             self.report_unaffordable(choices[1.0].name, full.cost.forward_macs)
+        elif beyond := self.count_beyond(full.cost.forward_macs):  # in round 1 all train it, later all but the slowest
+            self.notice(
+                f"{beyond} of {len(self.capacity)} clients do not afford the whole model, which all train that are no "
+                "stragglers"
+            )
         self.thresholds: dict[str, float] = {}
         self.before: dict[str, np.ndarray] = {}
         self.now: dict[str, np.ndarray] = {}

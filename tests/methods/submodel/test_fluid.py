@@ -282,6 +282,15 @@ def test_by_time_the_slowest_participants_train_less_from_round_two() -> None:
     assert aggregator.evaluation_plan().serve == ["global"] * 6  # whatever they afford
 
 
+def test_by_time_clients_that_do_not_afford_the_whole_model_are_counted_and_told() -> None:
+    whole = float(models.cost(BASE).forward_macs)
+    capacity = [whole, whole / 2, 1.0, whole, 2 * whole, whole]
+    aggregator = server(FluidAggregator, "fluid", rates="time", capacity=capacity)
+    assert aggregator.beyond_capacity == 2
+    assert any("2 of 6 clients do not afford the whole model" in text for text in aggregator.notices)
+    assert server(FluidAggregator, "fluid", rates="time", capacity=[whole] * 6).beyond_capacity == 0
+
+
 def test_inference_is_global_by_time_and_within_capacity_by_capacity_unless_asked_otherwise() -> None:
     serve = {
         (rates, inference): slow_fluid(rates=rates, **({"inference": inference} if inference else {}))
