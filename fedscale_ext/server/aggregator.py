@@ -159,7 +159,8 @@ class MultiModelAggregator(MethodHooks):
         report_data(self.config, self.task, self.population, self.data_info, self.notice)
         self.eligible = eligible_clients(self.config, self.task, self.population, self.notice)
         if self._private:
-            self.privacy = JobPrivacy(self.config, self.eligible, self.unprotected)
+            reachable = self.population.ever_online()
+            self.privacy = JobPrivacy(self.config, self.eligible, reachable, self.unprotected)
         self.init_state(self.population, self.task)
         if self.privacy is not None:
             check_work(job.method, self.possible_items(), self.pool)

@@ -105,10 +105,10 @@ def check_work(method: str, items: Sequence["WorkItem"], pool: "ModelPool") -> N
 
 
 class JobPrivacy:
-    """The noise, the norm and the account of a job; ``eligible`` bool [clients], ``unprotected`` what the
-    method learns of clients beside the means (see ``MultiModelAggregator``)."""
+    """The noise, the norm and the account of a job; ``eligible`` bool [clients], ``reachable`` those who are ever
+    online, ``unprotected`` what the method learns of clients beside the means (see ``MultiModelAggregator``)."""
 
-    def __init__(self, config: JobConfig, eligible: np.ndarray, unprotected: str) -> None:
+    def __init__(self, config: JobConfig, eligible: np.ndarray, reachable: np.ndarray, unprotected: str) -> None:
         self._job, self._wanted = config.job, config.fedscale.num_participants
         self._unprotected = f"{_UNPROTECTED}; {unprotected}" if unprotected else _UNPROTECTED
         if self._job.dp_delta >= 1 / len(eligible):
@@ -136,7 +136,7 @@ class JobPrivacy:
         self.clip_norm = self._job.dp_clip_norm
         self._releases = 0
         self._taken = np.zeros(len(eligible), dtype=np.int64)  # rounds that each client was in
-        self._eligible = eligible
+        self._eligible, self._reachable = eligible, reachable
         self._last: dict[str, float | None] = {}
 
     def allowed(self) -> np.ndarray:
@@ -202,7 +202,10 @@ class JobPrivacy:
 
     def spent(self) -> str | None:
         """Why no further round may be trained, or None."""
-        if self._affordable is None or (self._releases < self._affordable if self.sampling else self.allowed().any()):
+        if self._affordable is None:
+            return None
+        left = self._releases < self._affordable if self.sampling else (self.allowed() & self._reachable).any()
+        if left:
             return None
         return f"the next round could exceed dp_epsilon {self._job.dp_epsilon:g}"
 

@@ -53,7 +53,7 @@ def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> fl
 
 def privacy(clients: int = 1000, participants: int = 100, **keys: Any) -> JobPrivacy:
     config = make_config({}, {"dp_noise_multiplier": 1.0, "num_participants": participants, **keys})
-    return JobPrivacy(config, np.ones(clients, dtype=bool), "")
+    return JobPrivacy(config, np.ones(clients, dtype=bool), np.ones(clients, dtype=bool), "")
 
 
 def test_coins_are_independent_and_of_the_asked_probability() -> None:
