@@ -31,8 +31,9 @@ def list_presets(
 ) -> None:
     """List the presets: methods with the data nearest to their papers, data sets with the command that gets them.
 
-    Any method trains on any data set that its models can read: fedscale driver start METHOD --on DATA. The repository's
-    page evals/data.md says what the npz and JSON files of small data sets are, and how to make them.
+    Methods train on any data set that their models can read: fedscale driver start METHOD --on DATA. If one needs
+    another key there, a sentence names it. The repository's page evals/data.md says what the npz and JSON files of
+    small data sets are, and how to make them.
 
     Example: fedscale config list data
     """

@@ -65,8 +65,8 @@ class JobKeys(BaseModel):
         None,
         description="Model that the weakest device affords, a name or spec file. By default, it is `model`, or its "
         "narrowest version if the method makes narrower ones. A baseline with a large `model` names the "
-        "small one here: its devices are then those of the job beside it. If given, devices afford what they train "
-        "while they exchange all of this model, whatever the method sends.",
+        "small one here: its devices are then those of the job beside it. If given, each device's time "
+        "counts the exchange of all of this model, whatever the method sends.",
     )
     initial_weights: str | None = Field(
         None,

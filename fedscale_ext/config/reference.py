@@ -46,11 +46,11 @@ every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meaning
   ([what is shown](running.md#tensorboard-weights-and-biases)).
 - `fedscale driver submit` starts processes on the hosts of `ps_ip` and `worker_ips`. For it, this package adds the keys
   `python`, `work_dir` and `auth.ssh_config` ([several machines](cluster.md)).
-- `auth` takes only this key and FedScale's `ssh_user` and `ssh_private_key`.
+- `auth` takes only `ssh_config` and FedScale's `ssh_user` and `ssh_private_key`.
 - `setup_commands` that need a shell do not run.
 - `aggregator_entry` and `executor_entry` can be left out; FedScale's own driver needs them. Only `method` decides what
   trains.
-- `ps_port: auto` (or 0) lets `fedscale driver start` pick a free port.
+- `ps_port` is 29500 by default. `auto` (or 0) lets `fedscale driver start` pick a free port.
 - `engine`, `task`, `experiment_mode` and `test_ratio` accept `pytorch`, `cv`, `simulation` and 1.0 only. Other values
   are errors.
 
