@@ -29,6 +29,7 @@ from fedscale_ext.entry.in_process import without_port
 from fedscale_ext.entry.launch import prepare_process, run_guarded
 from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.server.announcements import ready_event
+from fedscale_ext.training.augment import Augmentation
 from fedscale_ext.transport.registration import read_registration, registration
 from fedscale_ext.util.quantities import quantity
 from fedscale_ext.util.reading import MEGA, read_json
@@ -78,6 +79,7 @@ def check_job(config: JobConfig, data_sets: DataSets, folder: Path, emit: Emit) 
     method.check_settings(config)  # before data are read, which may take long
     device = device_of(config.fedscale)
     data = data_sets.of(config, _Progress(emit))
+    Augmentation.of(config.job.augment, data, device)  # as each executor does
     prepare_process(config)
     notices: list[str] = []
 

@@ -67,6 +67,7 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
         ({"method": "scalefl", **PRIVATE, **SCALED}, "method scalefl trains parts of models"),
         ({"initial_weights": "/nowhere.safetensors"}, "/nowhere.safetensors"),
         ({"data_dir": "/nowhere"}, "fedscale dataset"),
+        ({"augment": "speech"}, "augment: speech is for features of speech"),
         ({"method": "fedtrans", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
         ({"method": "fedavg", "fedtrans.betta": 1}, "did you mean 'fedtrans.beta'"),
     ],

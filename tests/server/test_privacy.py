@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,16 @@ def test_a_job_ends_before_the_round_that_would_cost_too_much(job_file: Path, ac
         assert set(counts.tolist()) == {Accountant(1.0, 1e-5, None).affordable(9.0)}  # everybody's budget is used up
     again = fedscale_ext.run(job_file, **keys, resume=True)
     assert again["rounds"] == summary["rounds"] and again["privacy"] == summary["privacy"]
+
+
+def test_a_client_that_is_never_online_keeps_no_job_from_its_end(job_file: Path, tmp_path: Path) -> None:
+    day = {"finish_time": 1000, "duration": 5, "model": "phone"}
+    days = {n: {**day, "active": [0] if n < 7 else [], "inactive": [999] if n < 7 else []} for n in range(1, 8)}
+    (tmp_path / "behave").write_bytes(pickle.dumps(days))
+    keys = {**NOISE, "dp_epsilon": 9.0, "dp_accounting": "participation", "rounds": 40, "num_participants": 3}
+    summary = fedscale_ext.run(job_file, device_avail_file=str(tmp_path / "behave"), **keys)
+    assert summary["stopped"] == "the next round could exceed dp_epsilon 9"
+    assert summary["accuracy"]["round"] == summary["rounds"] < 40
 
 
 def test_each_model_is_divided_by_its_expected_clients_and_at_least_by_an_equal_share() -> None:
