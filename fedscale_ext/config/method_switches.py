@@ -36,14 +36,14 @@ class ReadWith:
 
     @property
     def words(self) -> str:
-        """The values with which the keys are read, as Markdown."""
+        """With which values the keys are read, as Markdown."""
         if isinstance(self.values, tuple):
-            return " or ".join(f"`{self.switch}: {value}`" for value in self.values)
+            first, *others = self.values
+            *middle, last = [f"`{self.switch}: {first}`", *(f"`{value}`" for value in others)]
+            return f"with {', '.join(middle)} or {last}" if middle else f"with {last}"
         if isinstance(self.default, bool):
-            return f"`{self.switch}: {_text(self.values == 'set')}`"
-        if self.values == "unset":
-            return f"no `{self.switch}`"
-        return f"`{self.switch}` above 0"
+            return f"with `{self.switch}: {_text(self.values == 'set')}`"
+        return f"with `{self.switch}` above 0" if self.values == "set" else f"without `{self.switch}`"
 
 
 def _text(value: Any) -> str:
@@ -120,4 +120,4 @@ def switched_off(method: str, name: str, params: Mapping[str, Any]) -> tuple[str
 def read_only_with(method: str, name: str) -> str:
     """Say in a sentence, as Markdown, with what a hyperparameter is read; empty where it always is."""
     words = [row.words for row in SWITCHES.get(method, ()) if name in row.keys]
-    return f"Read only with {' and '.join(words)}." if words else ""
+    return f"Read only {', and '.join(words)}." if words else ""

@@ -74,7 +74,8 @@ def test_jobs_that_differ_in_a_switched_off_key_read_the_same() -> None:
 def test_pages_say_with_what_a_key_is_read() -> None:
     page = "<!-- hyperparameters of scalefl: written by x -->\n<!-- end of hyperparameters -->"
     assert with_hyperparameters(page).count("Read only with `self_kd: true`.") == 4
-    assert read_only_with("depthfl", "ramp_up") == "Read only with `inclusive: false` and `kd: true`."
-    assert read_only_with("hermes", "param_ratio") == "Read only with no `match_params`."
+    assert read_only_with("depthfl", "ramp_up") == "Read only with `inclusive: false`, and with `kd: true`."
+    assert read_only_with("hermes", "param_ratio") == "Read only without `match_params`."
     assert read_only_with("feddf", "lr") == "Read only with `steps` above 0."
+    assert read_only_with("hypemefed", "warmup") == "Read only with `missing: generated`, `stale` or `random`."
     assert read_only_with("scalefl", "widths") == "" == read_only_with("fedavg", "x")
