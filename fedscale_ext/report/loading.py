@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from fedscale_ext.config.changed_settings import completed
-from fedscale_ext.config.method_switches import switched_off
 from fedscale_ext.config.job_config import decisive
 from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.config.method_switches import switched_off
 from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_personal
 from fedscale_ext.data.named_files import FileDigests

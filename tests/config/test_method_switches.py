@@ -1,4 +1,4 @@
-"""Hyperparameters that another one of their method switches off: the table fits the methods, notes and sweeps use it."""
+"""Hyperparameters that another one switches off: the table fits the methods, and notes and sweeps use it."""
 
 import dataclasses
 from typing import Any, Literal, get_args, get_origin, get_type_hints
