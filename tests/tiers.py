@@ -31,6 +31,7 @@ SECOND_TIER = (
     "methods/submodel/test_fluid.py::test_a_resumed_job_equals_an_unbroken_one",
     "methods/submodel/test_scalefl.py::test_a_job_resumes_to_the_same_result_and_trains_in_cohorts",
     "methods/submodel/test_splitmix.py::test_a_resumed_job_equals_an_unbroken_one",
+    "methods/test_switched_off_keys.py",
     "models/test_named_models.py",
     "models/test_supernet.py",
     "population/test_matching.py::test_half_a_million_names_are_matched_quickly",

@@ -47,7 +47,7 @@ def options(
     chosen: Any = method_class(method)
     params = chosen.Params
     out = console()
-    rows = _params(params)
+    rows = _params(method, params)
     if rows:
         titles = ["name", "default", "values", "meaning"]
         print_table(out, titles, [[f"{method}.{name}", *more] for name, *more in rows], sentences=True)
@@ -185,9 +185,10 @@ def list_methods() -> None:
         out.print("\nhyperparameters of one: fedscale methods options METHOD", highlight=False)
 
 
-def _params(params: type) -> list[list[str]]:
+def _params(method: str, params: type) -> list[list[str]]:
     """Name, default, values and meaning of each field of a method's dataclass of hyperparameters."""
     from fedscale_ext.config.meanings import meanings
+    from fedscale_ext.config.method_switches import read_only_with
 
     result = []
     hints, texts = get_type_hints(params, include_extras=True), meanings(params)
@@ -197,7 +198,8 @@ def _params(params: type) -> list[list[str]]:
             default = _written(field.default)
         elif field.default_factory is not dataclasses.MISSING:
             default = _written(field.default_factory())
-        result.append([field.name, default, values(hints[field.name]), texts[field.name]])
+        meaning = f"{texts[field.name]} {read_only_with(method, field.name)}".rstrip()
+        result.append([field.name, default, values(hints[field.name]), meaning])
     return result
 
 

@@ -1,4 +1,7 @@
-"""Settings that were given and that no job reads, because of others: one table of conditions, told in one note."""
+"""Settings that were given and that no job reads, because of others: a table of conditions, told in one note.
+
+Conditions among a method's own keys are in :mod:`fedscale_ext.config.method_switches`.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,6 +9,7 @@ from typing import Any
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.keys import RESAMPLED, JobKeys
+from fedscale_ext.config.method_switches import switched_off
 from fedscale_ext.config.methods import is_built_in
 from fedscale_ext.core.errors import listed
 
@@ -68,11 +72,6 @@ def _running_statistics(config: JobConfig) -> Reason | None:
     return ("bn_statistics", statistics) if statistics == "running" else None
 
 
-def _stop_elsewhere(config: JobConfig) -> Reason | None:
-    stop = str(config.method_params().get("stop", "rounds")) if config.job.method == "fedtrans" else "accuracy"
-    return None if stop == "accuracy" else ("fedtrans.stop", stop)
-
-
 def _never_converged(config: JobConfig) -> Reason | None:
     return ("stop_gain", "null") if config.job.stop_gain is None else None
 
@@ -105,7 +104,6 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (("proxy_mu",), partial(_set_by_method_key, "fedprox.mu")),
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),
-    (("fedtrans.stop_gain", "fedtrans.stop_rounds"), _stop_elsewhere),
     (("stop_patience", "stop_unit"), _never_converged),
     (_PRIVACY, _without_privacy),
     (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
@@ -116,9 +114,11 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
 
 def _reason(config: JobConfig, key: str) -> Reason | None:
     """Why a job does not read a key that it was given; None where it does."""
-    method, dot, _ = key.partition(".")
+    method, dot, name = key.partition(".")
     if dot and method != config.job.method:
         return _METHOD, config.job.method
+    if dot:
+        return switched_off(method, name, config.method_params())
     reasons = (reason(config) for keys, reason in _TABLE if key in keys)
     return next((reason for reason in reasons if reason is not None), None)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from fedscale_ext.config.meanings import check_meanings, introduction, meanings
+from fedscale_ext.config.method_switches import read_only_with
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.config.reference import entry
 from fedscale_ext.util.ranges import values
@@ -65,9 +66,10 @@ def _entries(method: str, prefix: str) -> dict[str, str]:
     check_meanings(params)
     hints, texts = get_type_hints(params, include_extras=True), meanings(params)
     return {
-        field.name: entry(f"{prefix}.{field.name}", values(hints[field.name]), field.default, texts[field.name])
+        field.name: entry(f"{prefix}.{field.name}", values(hints[field.name]), field.default,
+                          f"{texts[field.name]} {read_only_with(method, field.name)}".rstrip())
         for field in dataclasses.fields(params)
-    }
+    }  # fmt: skip
 
 
 def _shared(methods: list[str]) -> dict[str, str]:

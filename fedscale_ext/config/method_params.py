@@ -7,13 +7,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.method_switches import WORDS
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.ranges import check_ranges
 from fedscale_ext.util.validation import first_fault
-
-# YAML and command lines turn these words into values before anybody knows that a word was meant
-_WORDS = ((True, "on"), (False, "off"), (None, "none"))
 
 
 def make_params(params: type, config: JobConfig) -> Any:
@@ -58,7 +56,7 @@ def _check_names(method: str, keys: Iterable[str], params: type) -> None:
 def _word(value: Any, hint: Any) -> Any:
     """The word of a choice that was read as a truth value or as nothing."""
     if get_origin(hint) is Literal:
-        for read, word in _WORDS:
+        for read, word in WORDS:
             if value is read and word in get_args(hint):
                 return word
     return value

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import decisive
 from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.config.method_switches import switched_off
 from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_personal
 from fedscale_ext.data.named_files import FileDigests
@@ -118,13 +119,20 @@ class LoadedJob:
 
     def same_setting(self, other: "LoadedJob", key: str) -> bool:
         """Tell whether another job has a setting in the same way: files by their contents, where both jobs know these,
-        and what the data folder holds by its digest."""
+        and what the data folder holds by its digest. A hyperparameter that neither reads is the same."""
         if key == "data_dir":
             return self.digest == other.digest
+        if self._leaves_unread(key) and other._leaves_unread(key):
+            return True
         mine, others = self.settings.get(key), other.settings.get(key)
         if key not in self.named_files or key not in other.named_files:
             return bool(mine == others)
         return bool(_contents(mine, self.named_files[key]) == _contents(others, other.named_files[key]))
+
+    def _leaves_unread(self, key: str) -> bool:
+        """Whether another hyperparameter of the method switches one off."""
+        method, _, name = key.partition(".")
+        return method == self.header["method"] and switched_off(method, name, self.header["params"]) is not None
 
     def shown_setting(self, key: str, *, contents: bool = False) -> str:
         """A setting in words: the name of a file, with the head of its digest where ``contents``, and the learning rate

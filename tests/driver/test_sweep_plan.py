@@ -104,3 +104,10 @@ def test_a_bad_setting_names_the_job_that_has_it(write_conf):
     conf = str(write_conf())
     with pytest.raises(UserError, match=r"job fake-rounds_0 of the sweep: .*rounds"):
         sweep_plan.read_plan(conf, [], None, ["rounds=3,0"]).refuse_faults()
+
+
+def test_jobs_that_differ_in_what_another_key_of_the_method_switches_off_run_once(write_conf):
+    grid = ["scalefl.self_kd=true,false", "scalefl.gamma=0.1,0.2"]
+    plan = sweep_plan.read_plan(write_conf({"method": "scalefl"}), [], None, grid)
+    assert len(plan.points) == 3 and plan.repeats is not None
+    assert "self_kd_false-gamma_0.2 (as fake-self_kd_false-gamma_0.1)" in plan.repeats

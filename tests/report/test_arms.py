@@ -166,3 +166,17 @@ def test_a_methods_own_settings_are_told_where_its_arms_differ(tmp_path: Path):
 
 def test_all_seeds_clients_are_pooled_without_the_untested(arms):
     assert len(pooled(arms[0])) == 120 and len(pooled(arms[1])) == 60
+
+
+def test_jobs_that_differ_in_what_a_hyperparameter_switches_off_are_one_arm(tmp_path: Path):
+    def jobs(self_kd: bool) -> list[LoadedJob]:
+        written = (
+            write_job(tmp_path / f"{self_kd}-{gamma}", method="scalefl", seed=seed,
+                      params={"self_kd": self_kd, "gamma": gamma})
+            for seed, gamma in ((0, 0.1), (1, 0.2))
+        )  # fmt: skip
+        return [load_job(each) for each in written]
+
+    off, on = jobs(self_kd=False), jobs(self_kd=True)
+    assert len(arms_of(off)) == 1 and not differences(off)
+    assert len(arms_of(on)) == 2 and "scalefl.gamma" in differences(on)

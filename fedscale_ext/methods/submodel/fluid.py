@@ -69,8 +69,8 @@ class FluidParams:
         every: Observed rounds from one step of the threshold to the next.
         rates: ``capacity`` gives a client the largest p that its device affords. ``time`` goes by the time that it
             takes, as in the paper.
-        share: With ``rates: time``, share of the clients that are stragglers: the slowest.
-        hysteresis: With ``rates: time``, a client becomes a straggler if it takes this many times as long as the
+        share: Share of the clients that are stragglers: the slowest.
+        hysteresis: A client becomes a straggler if it takes this many times as long as the
             slowest of the others.
         inference: ``submodel`` serves stragglers the submodel of their rate, as FedTrans's protocol tests clients.
             ``global`` serves all the global model: FLuID's own, the default with ``rates: time``.
