@@ -59,7 +59,7 @@ class JobKeys(BaseModel):
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
         "for the base model, with the method's own traffic unless `capacity_model` is given. It bounds MACs, at the "
-        "smallest model's bytes per MAC. A notice tells of clients that take longer.",
+        "smallest model's bytes per MAC. If it is given, a notice tells of clients that take longer.",
     )
     capacity_model: str | None = Field(
         None,

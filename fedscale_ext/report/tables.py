@@ -292,7 +292,7 @@ def _client_rows(clients: Mapping[str, Any]) -> Rows:
     failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
     late = clients.get("late_download_mb")  # an earlier release did not write it
     uncounted = f" (whose downloads, {megabytes(late)} MB, are not in network)" if late else ""
-    counted = " (a client that cannot be selected counts in each round)" if clients["offline"] else ""
+    counted = " (a client that cannot be selected counts in each round that selects)" if clients["offline"] else ""
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
         ("left out", f"{failed}, {clients['stragglers']:,} stragglers{uncounted}, "

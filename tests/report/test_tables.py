@@ -46,7 +46,7 @@ def test_the_table_holds_the_figures():
     assert rows["network"] == "60.0 MB, 3.0 MB a round"
     assert rows["virtual time"].startswith("20 min 34 s; a client's round takes ")
     untested = "2 untested (no test samples, or the test failed)"
-    offline = "60 times offline (a client that cannot be selected counts in each round)"
+    offline = "60 times offline (a client that cannot be selected counts in each round that selects)"
     assert rows["left out"] == f"2 failed (not finite 2), 120 stragglers, {offline}, {untested}"
     assert rows["method"] == "fedtrans, seed 1"
 
