@@ -180,3 +180,4 @@ def test_jobs_that_differ_in_what_a_hyperparameter_switches_off_are_one_arm(tmp_
     off, on = jobs(self_kd=False), jobs(self_kd=True)
     assert len(arms_of(off)) == 1 and not differences(off)
     assert len(arms_of(on)) == 2 and "scalefl.gamma" in differences(on)
+    assert "scalefl.gamma" in differences([off[0], on[1]])  # which one of them reads

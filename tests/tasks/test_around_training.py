@@ -66,7 +66,10 @@ def test_a_types_model_is_tested_as_it_is_served_and_after_each_client_has_train
         assert all_types[f"accuracy_{name}"] == pytest.approx(summary[name]["mean"])
         assert any(row == name.replace("_", " ") for row, _ in summary_table(summary))
     first, last = read_records(log_dir / "metrics.jsonl")
-    assert first.after_training is None and last.after_training is not None
+    assert first.after_training is None and last.before_training is not None and last.after_training is not None
+    if mask:
+        unmasked = last.evaluation.unmasked
+        assert unmasked is not None and np.array_equal(last.before_training.unmasked, unmasked)
 
 
 def test_clients_that_keep_models_are_tested_after_the_digest_and_after_their_own_samples(
