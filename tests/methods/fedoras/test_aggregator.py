@@ -361,9 +361,9 @@ def test_clients_whose_tier_is_beyond_their_devices_are_counted_and_told(fedoras
 
 def test_a_twin_that_any_client_may_train_counts_for_those_who_do_not_afford_it(fedoras: Callable[..., Any]) -> None:
     aggregator = fedoras(capacity=[1e15] * 6)
-    low, _, high = (aggregator.pool[f"tier{tier}"].cost.forward_macs for tier in (1, 2, 3))
-    assert low < high
-    twins = {"capacity": [low, low, 1e15, 1e15, 1e15, 1e15], "twin_rounds": 1, "rounds": 1000}
+    low, middle, high = (aggregator.pool[f"tier{tier}"].cost.forward_macs for tier in (1, 2, 3))
+    assert low < middle < high
+    twins = {"capacity": [middle, middle, 1e15, 1e15, 1e15, 1e15], "twin_rounds": 1, "rounds": 1000}
     assert [fedoras(**twins, twin_clients=who).beyond_capacity for who in ("eligible", "all")] == [0, 2]
-    short = fedoras(**{**twins, "rounds": aggregator.plan.rounds}, twin_clients="all")  # ends before a twin is trained
+    short = fedoras(**{**twins, "rounds": aggregator.plan.rounds + 2}, twin_clients="all")  # trains two of three twins
     assert short.beyond_capacity == 0
