@@ -16,6 +16,7 @@ from fedscale_ext.core.errors import listed
 _NAMED = 3  # values that a note names for a reason
 _METHOD = "the method"
 _MOMENTS = ("eta", "tau", "beta", "beta2")
+_MASKED = {"heterofl": True, "fedrolex": False}  # methods with a masked loss of their own, by default or not
 _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_window", "clip_bound", "cut_off_util",
          "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
          "blacklist_max_len")  # fmt: skip
@@ -62,6 +63,12 @@ def _set_by_method_key(key: str, config: JobConfig) -> Reason | None:
     return (key, str(config.params[key])) if is_set else None
 
 
+def _by_masked_loss(config: JobConfig) -> Reason | None:
+    method = config.job.method  # whose losses leave out a client's other classes themselves
+    masked = method in _MASKED and bool(config.method_params().get("mask", _MASKED[method]))
+    return (f"{method}.mask", "true") if masked else None
+
+
 def _without_trace(config: JobConfig) -> Reason | None:
     files = (config.fedscale.device_conf_file, config.fedscale.device_avail_file)
     return None if any(file not in (None, RESAMPLED) for file in files) else ("device_conf_file", RESAMPLED)
@@ -102,6 +109,12 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     *(((f"yogi_{name}",), partial(_set_by_method_key, f"fedyogi.{name}")) for name in _MOMENTS),
     (("proxy_mu",), partial(_of_another_method, "fedprox")),
     (("proxy_mu",), partial(_set_by_method_key, "fedprox.mu")),
+    *(
+        ((key,), partial(_set_by_method_key, f"{method}.{key}"))
+        for method in _MASKED
+        for key in ("clip_norm", "mask_test")
+    ),
+    (("own_classes",), _by_masked_loss),
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),
     (("stop_patience", "stop_unit"), _never_converged),

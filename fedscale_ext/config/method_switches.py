@@ -74,8 +74,9 @@ SWITCHES: Mapping[str, tuple[ReadWith, ...]] = {
     ),
     "fedskel": (_MATCHED,),
     "fedtrans": (
-        ReadWith(("eta", "decay_clock"), "decay", "on", ("on",)),
-        ReadWith(("eta", "decay", "decay_clock", "l2s"), "sharing", "soft", ("soft",)),
+        ReadWith(("eta", "decay_clock", "normalise"), "decay", "on", ("on",)),
+        ReadWith(("eta", "decay", "decay_clock", "l2s", "align", "normalise"), "sharing", "soft", ("soft",)),
+        ReadWith(("deepen_count",), "transform_policy", "alternate", ("alternate", "deepen_only")),
         ReadWith(("stop_gain", "stop_rounds"), "stop", "rounds", ("accuracy",)),
     ),
     "fluid": (ReadWith(("share", "hysteresis"), "rates", "capacity", ("time",)),),
@@ -96,6 +97,7 @@ SWITCHES: Mapping[str, tuple[ReadWith, ...]] = {
     ),
     "scalefl": (ReadWith(("gamma", "temperature", "kd_after", "detach"), "self_kd", False),),
     "tailorfl": (_MATCHED,),
+    "zerofl": (ReadWith(("mask_ratio",), "sparsity", 0.9),),
 }  # fmt: skip
 
 

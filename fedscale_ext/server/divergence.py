@@ -1,5 +1,6 @@
 """Training that diverged: the sentences that tell whoever watches the job."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -56,12 +57,15 @@ def end_notice(records: Sequence[RoundRecord], floor: Mapping[str, Any] | None, 
     last = masked and (without_mask(masked) or masked)  # a mask may take away what was learnt
     floors = [(floor or {}).get(name) for name in ("majority", "most_frequent")]
     known = [each["mean"] for each in floors if each and each["mean"] is not None]
-    if last is None or len(known) < len(floors) or not accuracy(last).mean < min(known):
+    if last is None or len(known) < len(floors):
+        return None
+    reached, floor_mean = accuracy(last).mean, min(known)
+    if not reached < floor_mean or math.isclose(reached, floor_mean, rel_tol=1e-9):  # equal but for rounding
         return None
     return (
         f"accuracy after round {last.round}{'' if last is masked else ' without mask_test'}, "
-        f"{accuracy(last).mean:.1%}, is below what clients reach without a model, "
-        f"{min(known):.1%}: training has diverged or was too short"
+        f"{reached:.1%}, is below what clients reach without a model, "
+        f"{floor_mean:.1%}: training has diverged or was too short"
     )
 
 

@@ -48,6 +48,10 @@ def test_rows_name_keys_defaults_and_values_of_the_method(method: str, row: Read
         ({"fedtrans.decay_clock": "age", "fedtrans.decay": "off"},
          "fedtrans.decay_clock does nothing: fedtrans.decay is off"),
         ({"fedtrans.decay_clock": "age", "fedtrans.decay": True}, None),  # as YAML reads on
+        ({"fedtrans.align": "lift", "fedtrans.sharing": "none"},
+         "fedtrans.align does nothing: fedtrans.sharing is none"),
+        ({"fedtrans.deepen_count": 2, "fedtrans.transform_policy": "deepen_only"}, None),
+        ({"zerofl.mask_ratio": 0.2, "zerofl.sparsity": 0}, "zerofl.mask_ratio does nothing: zerofl.sparsity is 0"),
         ({"fedtrans.l2s": True, "fedtrans.sharing": None}, "fedtrans.l2s does nothing: fedtrans.sharing is none"),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.failures import diverged, is_divergence
 from fedscale_ext.core.types import Evaluation
+from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.server.divergence import DivergenceNotices, end_notice, failure_sentence
 from fedscale_ext.tasks.reduction import UnitSum
 from fedscale_ext.tasks.update_checks import Rejected, check_figures, fault_in_state
@@ -89,6 +90,17 @@ def test_a_divergence_that_stays_finite_is_told_at_the_end(
     notice = end_notice(records, FLOOR, make_config({}, {}))
     assert notice is None if sentence is None else notice is not None and notice.startswith(sentence)
     assert end_notice(records[:1], None, make_config({}, {})) is None
+
+
+def test_an_accuracy_that_is_below_its_floor_by_rounding_alone_is_not_told() -> None:
+    one = record(1)
+    one.evaluation = synthetic_evaluation(1, [0.25, 0.25])
+    mean = accuracy(one.evaluation).mean
+    above = {name: {"mean": float(np.nextafter(mean, 1))} for name in FLOOR}
+    assert mean < above["majority"]["mean"]
+    assert end_notice([one], above, make_config({}, {})) is None
+    higher = {name: {"mean": mean + 1e-6} for name in FLOOR}
+    assert end_notice([one], higher, make_config({}, {})) is not None
 
 
 @pytest.mark.parametrize(
