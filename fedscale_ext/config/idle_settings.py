@@ -16,7 +16,7 @@ from fedscale_ext.core.errors import listed
 _NAMED = 3  # values that a note names for a reason
 _METHOD = "the method"
 _MOMENTS = ("eta", "tau", "beta", "beta2")
-_MASKED = {"heterofl": True, "fedrolex": False}  # methods with a masked loss of their own, by default or not
+_MASK_DEFAULTS = {"heterofl": True, "fedrolex": False}  # of the key `mask`, by method that has one
 _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_window", "clip_bound", "cut_off_util",
          "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
          "blacklist_max_len")  # fmt: skip
@@ -64,8 +64,8 @@ def _set_by_method_key(key: str, config: JobConfig) -> Reason | None:
 
 
 def _by_masked_loss(config: JobConfig) -> Reason | None:
-    method = config.job.method  # whose losses leave out a client's other classes themselves
-    masked = method in _MASKED and bool(config.method_params().get("mask", _MASKED[method]))
+    method = config.job.method  # a loss with `mask` leaves out the classes that a client lacks
+    masked = method in _MASK_DEFAULTS and bool(config.method_params().get("mask", _MASK_DEFAULTS[method]))
     return (f"{method}.mask", "true") if masked else None
 
 
@@ -111,7 +111,7 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (("proxy_mu",), partial(_set_by_method_key, "fedprox.mu")),
     *(
         ((key,), partial(_set_by_method_key, f"{method}.{key}"))
-        for method in _MASKED
+        for method in _MASK_DEFAULTS
         for key in ("clip_norm", "mask_test")
     ),
     (("own_classes",), _by_masked_loss),
