@@ -1,7 +1,8 @@
 """Processes that train jobs, and what an interrupt does to them.
 
 Ctrl-C reaches all processes of a terminal. A worker hears it only while it trains: its job ends then, as one in any
-process. While Python starts there, an interrupt would end in a traceback in the midst of an import.
+process. While Python starts there, an interrupt would end in a traceback in the midst of an import. A worker that
+replaces an interrupted one starts after the signal, so that this process passes the interrupt on to all workers.
 """
 
 import multiprocessing
@@ -11,8 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from multiprocessing.synchronize import Event
+from types import FrameType, TracebackType
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -26,11 +29,13 @@ class Workers(ProcessPoolExecutor):
     """
 
     def __init__(self, count: int | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._interrupted = context.Event()
         super().__init__(
             count,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_end_with,
-            initargs=(os.getpid(),),
+            mp_context=context,
+            initializer=_begin,
+            initargs=(os.getpid(), self._interrupted),
             max_tasks_per_child=1,
         )
 
@@ -38,6 +43,17 @@ class Workers(ProcessPoolExecutor):
         """Have a worker call ``fn``; KeyboardInterrupt after the worker was started, for an interrupt meanwhile."""
         with _held_back():
             return super().submit(_interruptible, fn, *args, **kwargs)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for all jobs; end them first if this process was interrupted."""
+        if isinstance(error, KeyboardInterrupt):
+            self._interrupted.set()  # for workers that start from now on
+            for worker in multiprocessing.active_children():
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(cast(int, worker.pid), signal.SIGINT)
+        super().__exit__(kind, error, traceback)
 
 
 @contextmanager
@@ -57,16 +73,30 @@ def _held_back() -> Iterator[None]:
 
 
 def _interruptible(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call ``fn`` in a worker; KeyboardInterrupt for an interrupt since the worker was started."""
+    """Call ``fn`` in a worker; KeyboardInterrupt for an interrupt since the first worker of the pool was started."""
     try:
+        signal.signal(signal.SIGINT, _interrupt_once)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if _interrupted is not None and _interrupted.is_set():
+            raise KeyboardInterrupt
         return fn(*args, **kwargs)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends now
 
 
-def _end_with(parent: int) -> None:
-    """Let this process end when the process ``parent`` has ended; a killed command leaves no workers behind."""
+def _interrupt_once(number: int, frame: FrameType | None) -> None:
+    """Interrupt the job; the terminal's signal and the one that is passed on are one interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+_interrupted: Event | None = None  # in a worker: set when the process that started it was interrupted
+
+
+def _begin(parent: int, interrupted: Event) -> None:
+    """Prepare a worker: it ends when the process ``parent`` has ended; a killed command leaves no workers behind."""
+    global _interrupted
+    _interrupted = interrupted
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -43,6 +43,21 @@ def test_an_interrupt_of_workers_that_start_or_work_is_quiet(delay: float, secon
     assert (*process.communicate(timeout=30), process.returncode) == ("", "", 130)
 
 
+def test_an_interrupt_ends_jobs_that_no_worker_has_begun() -> None:
+    """A worker that replaces an interrupted one starts after the signal."""
+    process = begun([60.0, 60.0, 60.0])
+    time.sleep(2.0)
+    os.killpg(process.pid, signal.SIGINT)
+    assert (*process.communicate(timeout=30), process.returncode) == ("", "", 130)
+
+
+def test_an_interrupt_of_the_command_alone_ends_its_workers() -> None:
+    process = begun([60.0, 60.0])
+    time.sleep(2.0)  # now they work
+    process.send_signal(signal.SIGINT)
+    assert (*process.communicate(timeout=30), process.returncode) == ("", "", 130)
+
+
 def test_workers_end_with_a_killed_command() -> None:
     process = begun([60.0, 60.0])
     time.sleep(2.0)  # now they work
