@@ -3,7 +3,7 @@
 Conditions among a method's own keys are in :mod:`fedscale_ext.config.method_switches`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,84 +23,83 @@ _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_w
 
 _PRIVACY = tuple(key for key in JobKeys.model_fields if key.startswith("dp_") and key != "dp_noise_multiplier")
 
+Settings = Mapping[str, Any]
+"""All settings of a job by flat keys, as those of :meth:`JobConfig.echo`."""
+
 Reason = tuple[str, str]
 """A setting, and its value that leaves other settings unread; or a sentence, and no value."""
 
 
-def _without_public(config: JobConfig) -> Reason | None:
-    return None if config.job.public_samples else ("public_samples", "0")
+def _without_public(job: Settings) -> Reason | None:
+    return None if job["public_samples"] else ("public_samples", "0")
 
 
-def _balanced(config: JobConfig) -> Reason | None:
-    classes = config.job.public_classes
+def _balanced(job: Settings) -> Reason | None:
+    classes = job["public_classes"]
     return None if classes == "dirichlet" else ("public_classes", classes)
 
 
-def _by_deadline(config: JobConfig) -> Reason | None:
-    rule = config.job.capacity_rule
+def _by_deadline(job: Settings) -> Reason | None:
+    rule = job["capacity_rule"]
     return None if rule == "computation" else ("capacity_rule", rule)
 
 
-def _unguided(config: JobConfig) -> Reason | None:
-    mode = config.fedscale.sample_mode
+def _unguided(job: Settings) -> Reason | None:
+    mode = job["sample_mode"]
     return ("sample_mode", mode) if mode == "random" else None
 
 
-def _without_yogi(config: JobConfig) -> Reason | None:
-    if config.job.method != "fedtrans":
-        return _of_another_method("fedyogi", config)
-    optimizer = str(config.method_params().get("server_opt", "avg"))
+def _without_yogi(job: Settings) -> Reason | None:
+    if job["method"] != "fedtrans":
+        return _of_another_method("fedyogi", job)
+    optimizer = str(job.get("fedtrans.server_opt", "avg"))
     return ("fedtrans.server_opt", optimizer) if optimizer == "avg" else None
 
 
-def _of_another_method(reader: str, config: JobConfig) -> Reason | None:
-    method = config.job.method  # one of another package may read any key of FedScale's
+def _of_another_method(reader: str, job: Settings) -> Reason | None:
+    method = job["method"]  # one of another package may read any key of FedScale's
     return (_METHOD, method) if method != reader and is_built_in(method) else None
 
 
-def _set_by_method_key(key: str, config: JobConfig) -> Reason | None:
-    is_set = key.partition(".")[0] == config.job.method and key in config.params
-    return (key, str(config.params[key])) if is_set else None
+def _set_by_method_key(key: str, job: Settings) -> Reason | None:
+    is_set = key.partition(".")[0] == job["method"] and key in job
+    return (key, str(job[key])) if is_set else None
 
 
-def _by_masked_loss(config: JobConfig) -> Reason | None:
-    method = config.job.method  # a loss with `mask` leaves out the classes that a client lacks
-    masked = method in _MASK_DEFAULTS and bool(config.method_params().get("mask", _MASK_DEFAULTS[method]))
+def _by_masked_loss(job: Settings) -> Reason | None:
+    method = job["method"]  # a loss with `mask` leaves out the classes that a client lacks
+    masked = method in _MASK_DEFAULTS and bool(job.get(f"{method}.mask", _MASK_DEFAULTS[method]))
     return (f"{method}.mask", "true") if masked else None
 
 
-def _without_trace(config: JobConfig) -> Reason | None:
-    files = (config.fedscale.device_conf_file, config.fedscale.device_avail_file)
+def _without_trace(job: Settings) -> Reason | None:
+    files = (job["device_conf_file"], job["device_avail_file"])
     return None if any(file not in (None, RESAMPLED) for file in files) else ("device_conf_file", RESAMPLED)
 
 
-def _running_statistics(config: JobConfig) -> Reason | None:
-    statistics = config.job.bn_statistics  # under auto the method decides, and its job tells
+def _running_statistics(job: Settings) -> Reason | None:
+    statistics = job["bn_statistics"]  # under auto the method decides, and its job tells
     return ("bn_statistics", statistics) if statistics == "running" else None
 
 
-def _never_converged(config: JobConfig) -> Reason | None:
-    return ("stop_gain", "null") if config.job.stop_gain is None else None
+def _never_converged(job: Settings) -> Reason | None:
+    return ("stop_gain", "null") if job["stop_gain"] is None else None
 
 
-def _without_privacy(config: JobConfig) -> Reason | None:
-    return ("dp_noise_multiplier", "null") if config.job.dp_noise_multiplier is None else None
+def _without_privacy(job: Settings) -> Reason | None:
+    return ("dp_noise_multiplier", "null") if job["dp_noise_multiplier"] is None else None
 
 
-def _by_the_data(config: JobConfig) -> Reason | None:
-    return ("the data tell classes and shape", "") if is_built_in(config.job.method) else None
+def _by_the_data(job: Settings) -> Reason | None:
+    return ("the data tell classes and shape", "") if is_built_in(job["method"]) else None
 
 
-def _loss_of_qfedavg(config: JobConfig) -> Reason | None:
-    return (_METHOD, "qfedavg") if config.job.method == "qfedavg" else None
-
-
-def _method_named(config: JobConfig) -> Reason | None:
-    return ("method", config.job.method) if "method" in config.given else None
+def _loss_of_qfedavg(job: Settings) -> Reason | None:
+    return (_METHOD, "qfedavg") if job["method"] == "qfedavg" else None
 
 
 #: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
-_TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...] = (
+_TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] = (
     (("public_fraction", "public_classes", "public_alpha"), _without_public),
     (("public_alpha",), _balanced),
     (("capacity_spread",), _by_deadline),
@@ -121,31 +120,47 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (_PRIVACY, _without_privacy),
     (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
     (("loss_decay",), _loss_of_qfedavg),
-    (("gradient_policy",), _method_named),
 )
 
 
-def _reason(config: JobConfig, key: str) -> Reason | None:
-    """Why a job does not read a key that it was given; None where it does."""
+def _reason(job: Settings, key: str) -> Reason | None:
+    """Why a job does not read a key; None where it does."""
     method, dot, name = key.partition(".")
-    if dot and method != config.job.method:
-        return _METHOD, config.job.method
+    if dot and method != job["method"]:
+        return _METHOD, job["method"]
     if dot:
-        return switched_off(method, name, config.method_params())
-    reasons = (reason(config) for keys, reason in _TABLE if key in keys)
+        params = {key.removeprefix(f"{method}."): value for key, value in job.items() if key.startswith(f"{method}.")}
+        return switched_off(method, name, params)
+    reasons = (reason(job) for keys, reason in _TABLE if key in keys)
     return next((reason for reason in reasons if reason is not None), None)
+
+
+def is_unread(job: Settings, key: str) -> bool:
+    """Tell whether a job with these settings leaves one of them unread."""
+    return _reason(job, key) is not None
+
+
+def _reasons(config: JobConfig, keys: Iterable[str]) -> dict[str, Reason | None]:
+    """Why a job does not read keys; None for those that it does."""
+    job = config.echo()
+    reasons = {key: _reason(job, key) for key in keys}
+    if "gradient_policy" in reasons and "method" in config.given:  # it stands for a method where none is named
+        reasons["gradient_policy"] = "method", config.job.method
+    return reasons
 
 
 def read_settings(config: JobConfig) -> dict[str, Any]:
     """Return the settings that a job reads, as JSON, with their defaults: jobs with equal ones are equal."""
-    return {key: value for key, value in config.echo().items() if _reason(config, key) is None}
+    job = config.echo()
+    return {key: job[key] for key, reason in _reasons(config, job).items() if reason is None}
 
 
 def idle_keys(*configs: JobConfig) -> str | None:
     """Describe the configured keys that none of these jobs reads, with the reasons; None where there are none."""
+    reasons_of = [_reasons(config, config.given) for config in configs]
     unread: dict[str, list[str]] = {}  # why -> keys
-    for key in dict.fromkeys(key for config in configs for key in config.given):
-        reasons = [_reason(config, key) for config in configs if key in config.given]
+    for key in dict.fromkeys(key for reasons in reasons_of for key in reasons):
+        reasons = [each[key] for each in reasons_of if key in each]
         if None not in reasons:
             why = _words([reason for reason in reasons if reason is not None])
             unread.setdefault(why, []).append(key)

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from fedscale_ext.config.changed_settings import completed
+from fedscale_ext.config.idle_settings import is_unread
 from fedscale_ext.config.job_config import decisive
 from fedscale_ext.config.keys import JobKeys
-from fedscale_ext.config.method_switches import switched_off
 from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_personal
 from fedscale_ext.data.named_files import FileDigests
@@ -111,15 +111,23 @@ class LoadedJob:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Settings that decide its result, without the seed; hyperparameters have dotted names."""
-        params = {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
-        # the digest of the data tells the samples of a release in which seed decided them
-        config = completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
-        settings = decisive(config) | {"rounds": self.rounds_asked} | params
+        settings = decisive(self._given) | {"rounds": self.rounds_asked} | self._params
         return {key: value for key, value in settings.items() if key != "seed"}
+
+    @cached_property
+    def _params(self) -> dict[str, Any]:
+        """All hyperparameters of its method, by dotted names."""
+        return {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
+
+    @cached_property
+    def _given(self) -> dict[str, Any]:
+        """Its settings, but for hyperparameters of the method that nobody set."""
+        # the digest of the data tells the samples of a release in which seed decided them
+        return completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
 
     def same_setting(self, other: "LoadedJob", key: str) -> bool:
         """Tell whether another job has a setting in the same way: files by their contents, where both jobs know these,
-        and what the data folder holds by its digest. A hyperparameter that neither reads is the same."""
+        and what the data folder holds by its digest. A setting that neither reads is the same."""
         if key == "data_dir":
             return self.digest == other.digest
         if self._leaves_unread(key) and other._leaves_unread(key):
@@ -130,9 +138,8 @@ class LoadedJob:
         return bool(_contents(mine, self.named_files[key]) == _contents(others, other.named_files[key]))
 
     def _leaves_unread(self, key: str) -> bool:
-        """Whether another hyperparameter of the method switches one off."""
-        method, _, name = key.partition(".")
-        return method == self.header["method"] and switched_off(method, name, self.header["params"]) is not None
+        # a key of the job may be unread because one of the method was set, whose default would leave it read
+        return is_unread(self._params | self._given if "." in key else self._given, key)
 
     def shown_setting(self, key: str, *, contents: bool = False) -> str:
         """A setting in words: the name of a file, with the head of its digest where ``contents``, and the learning rate

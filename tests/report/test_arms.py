@@ -1,12 +1,13 @@
 """Jobs that differ in their seed alone are one arm: its figures, its label and the settings by which arms differ."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, arms_of, best, differences, pooled, settings_table, short
+from fedscale_ext.report.arms import BY_KEY, Arm, arms_of, best, differences, pooled, settings_table, short
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.loading import LoadedJob, load_job
 
@@ -80,6 +81,29 @@ def test_jobs_that_may_end_elsewhere_are_two_arms_and_that_is_said(tmp_path: Pat
     assert [arm.seeds for arm in arms_of([one, other])] == [[0], [1]]
     table = settings_table(arms_of([one, other]))
     assert list(table) == [key] and table[key][1] == str(value)
+
+
+UNREAD_AND_READ = [
+    ("capacity_spread", [8, 16], {"capacity_rule": "deadline"}, {"capacity_rule": "computation"}),
+    ("stop_patience", [3, 10], {"stop_gain": None, "stop_unit": "rounds"}, {"stop_gain": 0.5, "stop_unit": "rounds"}),
+    ("round_threshold", [30, 60], {"sample_mode": "random"}, {"sample_mode": "oort"}),
+    ("own_classes", [True, False], {"method": "heterofl"}, {"method": "heterofl", "heterofl.mask": False}),
+    ("clip_norm", [1.0, 2.0], {"method": "heterofl", "heterofl.clip_norm": 5.0}, {"method": "heterofl"}),
+]
+
+
+@pytest.mark.parametrize(("key", "values", "unread", "read"), UNREAD_AND_READ)
+def test_jobs_that_differ_in_a_key_that_neither_reads_are_one_arm(
+    tmp_path: Path, key: str, values: list[object], unread: dict[str, object], read: dict[str, object]
+):
+    def arms(name: str, base: dict[str, Any]) -> list[Arm]:
+        method = str(base.get("method", "fedtrans"))
+        folders = [write_job(tmp_path / f"{name}{seed}", seed=seed, method=method, settings={**base, key: value})
+                   for seed, value in enumerate(values)]  # fmt: skip
+        return arms_of([load_job(folder) for folder in folders])
+
+    assert [arm.seeds for arm in arms("unread", unread)] == [[0, 1]]
+    assert [arm.seeds for arm in arms("read", read)] == [[0], [1]]
 
 
 def test_an_earlier_releases_job_has_the_default_of_a_key_that_it_lacks(tmp_path: Path):
