@@ -63,7 +63,15 @@ def _set_by_method_key(key: str, config: JobConfig) -> Reason | None:
     return (key, str(config.params[key])) if is_set else None
 
 
+def _clipped_by_method(key: str, config: JobConfig) -> Reason | None:
+    # fine-tuning clips by the job's norm, and so do rounds where the method's is taken away
+    is_used = config.job.personalise_epochs > 0 or config.params.get(key) is None
+    return None if is_used else _set_by_method_key(key, config)
+
+
 def _by_masked_loss(config: JobConfig) -> Reason | None:
+    if config.job.personalise_epochs:  # fine-tuning masks only where the job says so
+        return None
     method = config.job.method  # a loss with `mask` leaves out the classes that a client lacks
     masked = method in _MASK_DEFAULTS and bool(config.method_params().get("mask", _MASK_DEFAULTS[method]))
     return (f"{method}.mask", "true") if masked else None
@@ -95,6 +103,27 @@ def _loss_of_qfedavg(config: JobConfig) -> Reason | None:
     return (_METHOD, "qfedavg") if config.job.method == "qfedavg" else None
 
 
+def _never_blacklisted(config: JobConfig) -> Reason | None:
+    rounds = config.fedscale.blacklist_rounds
+    return ("blacklist_rounds", str(rounds)) if rounds < 0 else None
+
+
+def _constant_rate(config: JobConfig) -> Reason | None:
+    factor = config.fedscale.decay_factor
+    return ("decay_factor", f"{factor:g}") if factor == 1 and is_built_in(config.job.method) else None
+
+
+def _decays_too_late(config: JobConfig) -> Reason | None:
+    every, rounds = config.fedscale.decay_round, config.fedscale.rounds
+    is_late = every > rounds and is_built_in(config.job.method)
+    return (f"decay_round, {every:g}, is above rounds, {rounds}", "") if is_late else None
+
+
+def _by_cosine(config: JobConfig) -> Reason | None:
+    schedule = config.method_params().get("schedule", "cosine")
+    return ("fednas.schedule", schedule) if config.job.method == "fednas" and schedule == "cosine" else None
+
+
 def _method_named(config: JobConfig) -> Reason | None:
     return ("method", config.job.method) if "method" in config.given else None
 
@@ -105,15 +134,16 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[JobConfig], Reason | None]], ...]
     (("public_alpha",), _balanced),
     (("capacity_spread",), _by_deadline),
     (_OORT, _unguided),
+    (("blacklist_max_len",), _never_blacklisted),
+    (("decay_round",), _constant_rate),
+    (("decay_factor",), _decays_too_late),
+    (("decay_factor", "decay_round", "min_learning_rate"), _by_cosine),
     (tuple(f"yogi_{name}" for name in _MOMENTS), _without_yogi),
     *(((f"yogi_{name}",), partial(_set_by_method_key, f"fedyogi.{name}")) for name in _MOMENTS),
     (("proxy_mu",), partial(_of_another_method, "fedprox")),
     (("proxy_mu",), partial(_set_by_method_key, "fedprox.mu")),
-    *(
-        ((key,), partial(_set_by_method_key, f"{method}.{key}"))
-        for method in _MASK_DEFAULTS
-        for key in ("clip_norm", "mask_test")
-    ),
+    *((("clip_norm",), partial(_clipped_by_method, f"{method}.clip_norm")) for method in _MASK_DEFAULTS),
+    *((("mask_test",), partial(_set_by_method_key, f"{method}.mask_test")) for method in _MASK_DEFAULTS),
     (("own_classes",), _by_masked_loss),
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),
