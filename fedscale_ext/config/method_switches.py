@@ -28,7 +28,7 @@ class ReadWith:
     alternative: "ReadWith | None" = None
 
     def off(self, params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-        """The switches that leave the keys unread, with their values in ``params`` as text; none where they are read."""
+        """The switches that leave the keys unread, with their values in ``params`` as text; empty: they are read."""
         value = self._off(params)
         if value is None:
             return ()
@@ -161,8 +161,8 @@ def switched_off(method: str, name: str, params: Mapping[str, Any]) -> tuple[str
         params: The hyperparameters that a job sets, by their bare names.
 
     Returns:
-        Key and value of the one that does; None where the job reads it. Where two do it together, the value goes on with
-        key and value of the second one.
+        Key and value of the one that does; None where the job reads it. Where two do it together, the value goes on
+        with key and value of the second one.
 
     """
     for row in SWITCHES.get(method, ()):
