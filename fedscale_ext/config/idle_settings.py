@@ -66,7 +66,15 @@ def _set_by_method_key(key: str, job: Settings) -> Reason | None:
     return (key, str(job[key])) if is_set else None
 
 
+def _clipped_by_method(key: str, job: Settings) -> Reason | None:
+    # fine-tuning clips by the job's norm, and so do rounds where the method's is taken away
+    is_used = job["personalise_epochs"] > 0 or job.get(key) is None
+    return None if is_used else _set_by_method_key(key, job)
+
+
 def _by_masked_loss(job: Settings) -> Reason | None:
+    if job["personalise_epochs"]:  # fine-tuning masks only where the job says so
+        return None
     method = job["method"]  # a loss with `mask` leaves out the classes that a client lacks
     masked = method in _MASK_DEFAULTS and bool(job.get(f"{method}.mask", _MASK_DEFAULTS[method]))
     return (f"{method}.mask", "true") if masked else None
@@ -98,21 +106,43 @@ def _loss_of_qfedavg(job: Settings) -> Reason | None:
     return (_METHOD, "qfedavg") if job["method"] == "qfedavg" else None
 
 
+def _never_blacklisted(job: Settings) -> Reason | None:
+    rounds = job["blacklist_rounds"]
+    return ("blacklist_rounds", str(rounds)) if rounds < 0 else None
+
+
+def _constant_rate(job: Settings) -> Reason | None:
+    factor = job["decay_factor"]
+    return ("decay_factor", f"{factor:g}") if factor == 1 and is_built_in(job["method"]) else None
+
+
+def _decays_too_late(job: Settings) -> Reason | None:
+    every, rounds = job["decay_round"], job["rounds"]
+    is_late = every > rounds and is_built_in(job["method"])
+    return (f"decay_round, {every:g}, is above rounds, {rounds}", "") if is_late else None
+
+
+def _by_cosine(job: Settings) -> Reason | None:
+    schedule = job.get("fednas.schedule", "cosine")
+    return ("fednas.schedule", schedule) if job["method"] == "fednas" and schedule == "cosine" else None
+
+
 #: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
 _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] = (
     (("public_fraction", "public_classes", "public_alpha"), _without_public),
     (("public_alpha",), _balanced),
     (("capacity_spread",), _by_deadline),
     (_OORT, _unguided),
+    (("blacklist_max_len",), _never_blacklisted),
+    (("decay_round",), _constant_rate),
+    (("decay_factor",), _decays_too_late),
+    (("decay_factor", "decay_round", "min_learning_rate"), _by_cosine),
     (tuple(f"yogi_{name}" for name in _MOMENTS), _without_yogi),
     *(((f"yogi_{name}",), partial(_set_by_method_key, f"fedyogi.{name}")) for name in _MOMENTS),
     (("proxy_mu",), partial(_of_another_method, "fedprox")),
     (("proxy_mu",), partial(_set_by_method_key, "fedprox.mu")),
-    *(
-        ((key,), partial(_set_by_method_key, f"{method}.{key}"))
-        for method in _MASK_DEFAULTS
-        for key in ("clip_norm", "mask_test")
-    ),
+    *((("clip_norm",), partial(_clipped_by_method, f"{method}.clip_norm")) for method in _MASK_DEFAULTS),
+    *((("mask_test",), partial(_set_by_method_key, f"{method}.mask_test")) for method in _MASK_DEFAULTS),
     (("own_classes",), _by_masked_loss),
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),

@@ -3,8 +3,8 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from fedscale_ext.config.key_values import COHORT_SIZE, SHAPE_OR_NONE, read_cohort_size, read_sample_shape
 
@@ -383,7 +383,9 @@ class JobKeys(BaseModel):
         if not (0 < epsilon <= 1 and 0 < delta < 1):
             return keys
         if keys.get("dp_noise_multiplier") is not None:
-            raise PydanticCustomError("noise", "it sets dp_noise_multiplier, which is given too")
+            fault = PydanticCustomError("noise", "it sets dp_noise_multiplier, which is given too")
+            details = InitErrorDetails(type=fault, loc=("dp_round_epsilon",), input=keys["dp_round_epsilon"])
+            raise ValidationError.from_exception_data(cls.__name__, [details])
         return {**keys, "dp_noise_multiplier": math.sqrt(2 * math.log(1.25 / delta)) / epsilon}
 
     @property

@@ -111,3 +111,18 @@ def test_jobs_that_differ_in_what_another_key_of_the_method_switches_off_run_onc
     plan = sweep_plan.read_plan(write_conf({"method": "scalefl"}), [], None, grid)
     assert len(plan.points) == 3 and plan.repeats is not None
     assert "self_kd_false-gamma_0.2 (as fake-self_kd_false-gamma_0.1)" in plan.repeats
+
+
+@pytest.mark.parametrize(
+    ("method", "grid", "jobs"),
+    [
+        ("fedtrans", ["fedtrans.warmup=on,reinit", "fedtrans.align=lift,prefix"], 3),
+        ("fedtrans", ["fedtrans.similarity=lineage,one", "fedtrans.warmup=on,reinit", "fedtrans.align=lift,prefix"], 7),
+        ("fedtrans", ["fedtrans.eta=1,0.98", "fedtrans.decay_clock=global,age"], 3),
+        ("fedavg", ["decay_factor=1,0.9", "decay_round=1,2"], 3),
+        ("fedavg", ["decay_factor=0.9,0.8", "decay_round=5000"], 1),
+    ],
+)
+def test_jobs_that_differ_in_what_two_keys_or_a_number_leave_unread_run_once(write_conf, method, grid, jobs):
+    plan = sweep_plan.read_plan(write_conf({"method": method}), [], None, grid)
+    assert len(plan.points) == jobs and plan.repeats is not None and not plan.faults

@@ -131,6 +131,19 @@ def test_a_scaler_under_batchnorm_changes_nothing() -> None:
     assert departures(plain("heterofl"), traced("heterofl", scaler=False)) == []
 
 
+@pytest.mark.parametrize(
+    ("method", "off", "unread"),
+    [
+        ("splitmix", {"r": 1.0}, {"rescale_init": False}),
+        ("fluid", {"increment": 0.0}, {"every": 1}),
+    ],
+)
+def test_what_another_switch_leaves_unread_changes_nothing(
+    method: str, off: dict[str, Any], unread: dict[str, Any]
+) -> None:
+    assert departures(traced(method, **off), traced(method, **off, **unread)) == []
+
+
 def test_fedrolex_departs_from_heterofl_by_its_windows_from_the_second_round_on() -> None:
     _, *differences = departures(
         traced("heterofl", mask=False), plain("fedrolex")

@@ -19,7 +19,8 @@ def test_it_sets_the_noise_of_the_gaussian_mechanism() -> None:
 
 
 @pytest.mark.parametrize(("keys", "sentence"), [
-    ({"dp_round_epsilon": 0.5, "dp_noise_multiplier": 1.0}, "sets dp_noise_multiplier, which is given too"),
+    ({"dp_round_epsilon": 0.5, "dp_noise_multiplier": 1.0},
+     "key 'dp_round_epsilon' is 0.5; it sets dp_noise_multiplier, which is given too"),
     ({"dp_round_epsilon": 2.0}, "less than or equal to 1"),
     ({"dp_round_epsilon": 0}, "greater than 0"),
     ({"dp_round_epsilon": 0.5, "dp_delta": 2}, "dp_delta"),

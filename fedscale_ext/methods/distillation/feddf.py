@@ -62,7 +62,7 @@ class FedDFAggregator(EnsembleAggregator):
         super().init_state(population, task)
         count = len(self.public.x)
         held = max(1, round(self.params.validation * count))
-        if count - held < 2:
+        if self.params.steps and count - held < 2:
             raise UserError(
                 f"feddf.validation {self.params.validation:g} of {count} public samples leaves fewer than two to learn "
                 "from; give more public_samples"
@@ -74,6 +74,10 @@ class FedDFAggregator(EnsembleAggregator):
     ) -> dict[str, State]:
         """Distil the ensemble into each type's mean (Algorithm 3, lines 9-13)."""
         p, teacher = self.params, mean_logits(logits)
+        if not p.steps:  # not even judged: that would cost the server something, and held-out samples would matter
+            self.record("distillation", {key: {"steps": 0, "loss": 0.0} for key in means})
+            self.report_diverged(round, [])
+            return dict(means)
         how = Fit(lr=p.lr, batch_size=p.batch_size, steps=p.steps, optimizer="adam", cosine=True, patience=p.patience)
 
         def loss(output: Tensor, at: Tensor) -> Tensor:

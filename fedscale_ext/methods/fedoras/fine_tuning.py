@@ -46,7 +46,8 @@ class FineTuning:
     def __init__(self, pool: ModelPool, params: FedorASParams, seed: int, job: JobKeys) -> None:
         self._pool, self._params, self._seed, self._job = pool, params, seed, job
         augment = params.finetune_augment
-        if augment not in (None, "none") and job.augment in ("none", "speech"):
+        tunes = params.finetune_rounds or params.twin_rounds
+        if tunes and augment not in (None, "none") and job.augment in ("none", "speech"):
             raise UserError(
                 f"fedoras.finetune_augment is {augment} and augment is {job.augment}: set augment to one for pictures, "
                 "or leave fedoras.finetune_augment out"

@@ -51,7 +51,8 @@ class FedTransAggregator(MultiModelAggregator):
         """Create M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
-        if self.params.widen == "block" and models.cells.output_cells(spec) is None:
+        widens = self.params.transform_policy != "deepen_only"
+        if widens and self.params.widen == "block" and models.cells.output_cells(spec) is None:
             raise UserError(
                 f"fedtrans.widen is block, which models of the family {spec.family!r} do not know: set fedtrans.widen: "
                 "cell, or start from a resnet such as resnet18_speech"

@@ -172,7 +172,7 @@ class Wire:
         means = [each.mean((2, 3)) for each in teacher.maps]  # by m: [N, C_m, H, W] -> [N, C_m]
         self._to(x.device, x.dtype)
         problem = Student(self.student, self.student_taps, state, x, generator)
-        if options.projection_start == "least_squares" and not self.solved:
+        if self.projections and options.projection_start == "least_squares" and not self.solved:
             self.projections = matching.solved_projections(problem.maps(x, options.batch_size), targets)
             self.solved = True
         theta = {**problem.parameters, **self.projections}

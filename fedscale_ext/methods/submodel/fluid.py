@@ -161,7 +161,7 @@ class FluidAggregator(ShrinkingAggregator):
                 f"rounds is {rounds}: which neurons are invariant counts from round 3 on, so this job drops them at "
                 "random"
             )
-        elif rounds <= grows:
+        elif self.params.increment and rounds <= grows:
             self.notice(
                 f"rounds is {rounds}: thresholds grow after round {grows} for the first time, so few neurons are "
                 "invariant and most are dropped at random"

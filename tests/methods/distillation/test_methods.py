@@ -133,6 +133,13 @@ def test_feddf_without_steps_is_fedavg_by_type(tmp_path: Path) -> None:
     play(aggregator, 1)
     assert all(equal(means[key], aggregator.pool[key].state) for key in TYPES)
     assert not aggregator._internals["diverged"]
+    assert all(each["steps"] == 0 for each in aggregator._internals["distillation"].values())
+
+
+def test_feddf_without_steps_holds_nothing_out(tmp_path: Path) -> None:
+    aggregator = new_aggregator("feddf", tmp_path, labels=False, steps=0, validation=0.99)
+    play(aggregator, 1)
+    assert not aggregator._internals["diverged"]
 
 
 def test_feddf_leaves_a_type_without_participants_alone(tmp_path: Path) -> None:

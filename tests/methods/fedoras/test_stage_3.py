@@ -142,6 +142,7 @@ def test_stage_3_sees_pictures_without_rand_augment(job: str, augment: Any, seen
     if job in ("none", "speech"):
         with pytest.raises(UserError, match=f"finetune_augment is flip and augment is {job}: set augment"):
             FineTuning(pool, FedorASParams(finetune_augment="flip"), 1, JobKeys(0.1, job, False))
+        FineTuning(pool, FedorASParams(finetune_augment="flip", finetune_rounds=0), 1, JobKeys(0.1, job, False))
 
 
 class Executors:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fedscale_ext.config.method_switches import switched_off
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.methods.fedtrans.params import FedTransParams
 
@@ -108,6 +109,22 @@ def test_it_acts_first_where_it_should_and_moves_nothing_else(
     differences = departures(plain(*beside.items()), traced(**{**beside, name: value}))
     assert differences[0] == first
     assert {what for _, what in differences} <= moved
+
+
+@pytest.mark.parametrize(
+    ("off", "unread"),
+    [
+        ({"sharing": "none", "sim_reduce": "sum"}, {"similarity": "one", "l2s": True, "normalise": "literal"}),
+        ({"warmup": "reinit"}, {"sharing": "none"}),
+        ({"warmup": "reinit"}, {"eta": 0.2, "decay": "off", "l2s": True, "align": "prefix", "normalise": "literal"}),
+        ({"transform_policy": "deepen_only"}, {"widen_factor": 3.0, "widen": "block", "symmetry": "equal+noise"}),
+        ({"eta": 1.0, "l2s": True, "sim_reduce": "sum"}, {"decay_clock": "age", "normalise": "literal"}),
+        ({"alpha": 0.0}, {"cell_selection": "random"}),
+    ],
+)
+def test_what_another_switch_leaves_unread_changes_nothing(off: dict[str, Any], unread: dict[str, Any]) -> None:
+    assert all(switched_off("fedtrans", name, {**off, **unread}) for name in unread)
+    assert departures(plain(*off.items()), traced(**off, **unread)) == []
 
 
 def test_the_table_has_every_switch() -> None:

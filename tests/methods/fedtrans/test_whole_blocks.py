@@ -121,5 +121,6 @@ def test_a_job_grows_as_it_is_asked_to(widen: str, outputs: bool) -> None:
 
 @pytest.mark.parametrize("model", ["nasbench201_base", "vit_small"])
 def test_families_without_blocks_are_refused(model: str) -> None:
+    server(FedTransAggregator, "fedtrans", model=model, widen="block", transform_policy="deepen_only")  # widens nothing
     with pytest.raises(UserError, match=r"fedtrans\.widen is block, which models of the family"):
         server(FedTransAggregator, "fedtrans", model=model, shape=(1, 16, 16), widen="block")

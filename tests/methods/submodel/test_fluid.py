@@ -368,6 +368,7 @@ def test_by_time_a_resumed_job_equals_an_unbroken_one(job_file: Path) -> None:
             "dropped at random",
         ),
         ({"rounds": 6, "every": 1}, None),
+        ({"rounds": 6, "every": 7, "increment": 0}, None),  # thresholds never grow
         ({"rounds": 2, "slow": ()}, None),  # nobody drops any
     ],
 )
