@@ -25,7 +25,7 @@ def export(
 
     Example: fedscale export fedavg_digits -o digits.onnx
 
-    Example: fedscale export heterofl_digits --client writer_7
+    Example: fedscale export heterofl_digits --client w0007
     """
     from fedscale_ext.api.export import export as written
     from fedscale_ext.driver.naming import find_jobs

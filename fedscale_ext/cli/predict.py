@@ -32,9 +32,9 @@ def predict(
 
     Exit code 0 if all samples are predicted, 2 for bad input.
 
-    Example: fedscale predict fedavg_digits photos/ --client writer_7
+    Example: fedscale predict fedavg_digits photos/ --client w0007
 
-    Example: fedscale predict local_digits new.npz --client writer_7 -o predictions.csv
+    Example: fedscale predict local_digits new.npz --client w0007 -o predictions.csv
     """
     from fedscale_ext.api.predict import comma_separated
     from fedscale_ext.api.predict import predict as predicted

@@ -111,6 +111,13 @@ def test_the_shown_file_is_plain_yaml_with_fedscales_keys() -> None:
     assert (job["job_name"], job["method"]) == ("fedyogi_femnist", "fedyogi")
 
 
+@pytest.mark.parametrize("method", ["hermes", "tailorfl", "fedmask", "fedskel"])
+def test_types_of_pruned_networks_are_mosss_on_its_data_and_without_the_whole_network_elsewhere(method: str) -> None:
+    for data in DATA:
+        shares = [1.0, 0.4, 0.05] if "moss" in presets.compose_chain(data) else [0.2, 0.05]
+        assert presets.compose(method, data)[f"{method}.param_ratio"] == shares, data
+
+
 def test_later_keys_win() -> None:
     assert presets.compose("fedtrans", "femnist")["fedtrans.delta"] == 30
     assert presets.compose("fedtrans", "speech")["fedtrans.delta"] == 100  # the pair's

@@ -32,6 +32,17 @@ def check(config: JobConfig, folder: Path, data_sets: DataSets | None = None) ->
     return check_job(config, data_sets or DataSets(), folder, ignore_event)
 
 
+@pytest.mark.parametrize("method", ["hermes", "tailorfl", "fedmask", "fedskel"])
+@pytest.mark.parametrize("data", ["digits", "femnist_small"])
+def test_a_preset_that_prunes_by_type_needs_no_further_key(
+    method: str, data: str, tiny_femnist: Path, tmp_path: Path
+) -> None:
+    preset = load_config(f"{method} --on {data}")
+    config = with_values(preset, data_dir=tiny_femnist, data_set="femnist", num_participants=4, cohort_size=1)
+    notices = " ".join(check(config, tmp_path / "check").notices)
+    assert "clients x0.2 (" in notices and " x0.05 (" in notices  # both types have clients that afford them
+
+
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
