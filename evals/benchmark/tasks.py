@@ -41,11 +41,11 @@ class Task:
 
 
 # FedorAS has 5 rounds of the supernet to one of fine-tuning each tier, as in its paper; FedNAS searches for half of its
-# budget; SPIDER trains all operators of a layer twice, so that six rounds spend it
+# budget; SPIDER trains all operators of a layer twice, so that five rounds spend it
 _HAR_STAGES = {
     "fedoras": {"stop_macs": None, "rounds": 111, "$.supernet_rounds": 55, "$.finetune_rounds": 11},
     "fednas": {"$.search_rounds": 3},
-    "spider": {"stop_macs": None, "rounds": 6, "$.proj_start": 2, "$.proj_recovery": 1},
+    "spider": {"stop_macs": None, "rounds": 5, "$.proj_start": 2, "$.proj_recovery": 1},
 }
 _STEPS = {"num_participants": 10, "local_steps": 20, "batch_size": 20}
 _DATA_FREE = (
