@@ -147,7 +147,7 @@ class LoadedJob:
         value = self.settings.get(key)
         if value is None:
             return "–"
-        least = self.settings.get("min_learning_rate")
+        least = None if self._leaves_unread("min_learning_rate") else self.settings.get("min_learning_rate")
         if key == "learning_rate" and least is not None and value < least:
             return f"{value} (used {least})"
         text = str(value)

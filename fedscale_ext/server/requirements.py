@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedscale_ext import models
+from fedscale_ext.config.idle_settings import is_unread
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
@@ -124,7 +125,7 @@ def _check_dropout(config: JobConfig, method: type[MethodTraits]) -> None:
 def setting_notices(config: JobConfig, measures_statistics: bool) -> Iterator[str]:
     """Sentences for the start of a job; ``measures_statistics``: BatchNorm's are re-estimated before tests."""
     args, job = config.fedscale, config.job
-    if args.learning_rate < args.min_learning_rate:
+    if args.learning_rate < args.min_learning_rate and not is_unread(config.echo(), "min_learning_rate"):
         yield (
             f"clients train with learning rate {args.min_learning_rate:g}: learning_rate {args.learning_rate:g} is "
             "below min_learning_rate; lower that too"

@@ -117,6 +117,11 @@ def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_
     assert notice in run_in_process(job(job_file, learning_rate=1e-6))["notices"]
     lower = check(job(job_file, learning_rate=1e-6, min_learning_rate=0), tmp_path / "check")
     assert not any("min_learning_rate" in sentence for sentence in lower.notices)
+    fednas = {"method": "fednas", "model": "cnn_tiny", "learning_rate": 1e-6}  # its cosine has a minimum of its own
+    own = check(job(job_file, **fednas), tmp_path / "check")
+    assert not any("clients train with" in sentence for sentence in own.notices)
+    by_job = check(job(job_file, **fednas, **{"fednas.schedule": "job"}), tmp_path / "check")
+    assert notice in by_job.notices
 
 
 def test_a_job_that_can_start_is_told_with_the_notices_that_it_gives(job_file: Path, tmp_path: Path) -> None:

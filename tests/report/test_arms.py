@@ -52,6 +52,14 @@ def test_a_learning_rate_below_the_minimum_is_told_as_it_was_used(tmp_path: Path
     assert settings_table(arms_of(jobs)) == {"learning_rate": ["1e-06 (used 5e-05)", "5e-05", "0.1"]}
 
 
+def test_a_minimum_that_the_method_does_not_read_leaves_the_learning_rate_as_it_is(tmp_path: Path):
+    jobs = []
+    for rate in (1e-6, 1e-5):
+        settings = {"method": "fednas", "min_learning_rate": 5e-5, "learning_rate": rate}
+        jobs.append(load_job(write_job(tmp_path / str(rate), method="fednas", settings=settings)))
+    assert [arm.label for arm in arms_of(jobs)] == ["fednas, learning_rate 1e-06", "fednas, learning_rate 1e-05"]
+
+
 def test_jobs_of_different_length_are_two_arms_and_that_is_said(tmp_path: Path):
     short, long, again = (load_job(write_job(tmp_path / name, job_name=name, seed=1, rounds=rounds))
                           for name, rounds in (("a", 3), ("b", 10), ("c", 10)))  # fmt: skip
