@@ -107,7 +107,8 @@ def test_options_with_defaults_values_and_meaning(monkeypatch, capsys):
 def test_options_of_a_built_in_method(call):
     code, out, _ = call("methods", "options", "fedtrans")
     rows = [re.split("  +", line) for line in out.splitlines()]
-    meaning = "`soft` shares weights between models (Eq. 5). `none` is [s]."
+    read = "Read only with `warmup: on` or `similarity: one`."
+    meaning = f"`soft` shares weights between models (Eq. 5). `none` is [s]. {read}"
     assert code == 0 and ["fedtrans.sharing", "soft", "soft, none", meaning] in rows
     assert rows[-1] == ["Letters in brackets, as [s], are the ablations of Table 3."]
     code, _, err = call("methods", "options", "fedtras")
