@@ -54,8 +54,10 @@ class Numbering(NamedTuple):
 
 def number_names(names: Iterable[str], entry: KnownDataSet | None, what: str) -> Numbering:
     """Labels of ``what`` ("label folders"): numbers as they are, names in the order of a known data set, else in
-    alphabetical order."""
+    alphabetical order; UserError for an empty name, as of an empty cell."""
     present = sorted(set(names))
+    if not all(name.strip() for name in present):
+        raise UserError(f"the {what} are not complete, one is empty: give each sample a label, or leave it out")
     if all(name.isascii() and name.isdigit() and len(name) < 16 for name in present):
         label = {name: int(name) for name in present}
         return Numbering(label, (), _same_number(label, what))

@@ -213,3 +213,10 @@ def test_classes_that_public_samples_take_whole_are_named_with_their_tests() -> 
     assert "3 of clients' 4 test samples have them" in note
     (one,) = spent_note(train, np.array([1]), test, names)
     assert "class 1 ('b'), so that clients cannot learn this class; 2 of clients' 4 test samples have it" in one
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_label_is_no_class(tmp_path: Path, empty: str) -> None:
+    with pytest.raises(UserError, match="the labels in 'y' are not complete, one is empty: give each sample a label"):
+        imported(tmp_path / "in", ["a", "b"] * 5 + ["a", empty])
+    assert not (tmp_path / "in" / "out").exists()
