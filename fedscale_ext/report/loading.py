@@ -111,7 +111,7 @@ class LoadedJob:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Settings that decide its result, without the seed; hyperparameters have dotted names."""
-        settings = decisive(self._given) | {"rounds": self.rounds_asked} | self._params
+        settings = decisive(self._configured) | {"rounds": self.rounds_asked} | self._params
         return {key: value for key, value in settings.items() if key != "seed"}
 
     @cached_property
@@ -120,7 +120,7 @@ class LoadedJob:
         return {f"{self.header['method']}.{key}": value for key, value in self.header["params"].items()}
 
     @cached_property
-    def _given(self) -> dict[str, Any]:
+    def _configured(self) -> dict[str, Any]:
         """Its settings, but for hyperparameters of the method that nobody set."""
         # the digest of the data tells the samples of a release in which seed decided them
         return completed({"data_seed": JobKeys.model_fields["data_seed"].default, **self.header["config"]})
@@ -139,7 +139,7 @@ class LoadedJob:
 
     def _leaves_unread(self, key: str) -> bool:
         # a key of the job may be unread because one of the method was set, whose default would leave it read
-        return is_unread(self._params | self._given if "." in key else self._given, key)
+        return is_unread(self._params | self._configured if "." in key else self._configured, key)
 
     def shown_setting(self, key: str, *, contents: bool = False) -> str:
         """A setting in words: the name of a file, with the head of its digest where ``contents``, and the learning rate

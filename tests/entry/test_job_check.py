@@ -118,8 +118,8 @@ def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_
     lower = check(job(job_file, learning_rate=1e-6, min_learning_rate=0), tmp_path / "check")
     assert not any("min_learning_rate" in sentence for sentence in lower.notices)
     fednas = {"method": "fednas", "model": "cnn_tiny", "learning_rate": 1e-6}  # its cosine has a minimum of its own
-    own = check(job(job_file, **fednas), tmp_path / "check")
-    assert not any("clients train with" in sentence for sentence in own.notices)
+    by_cosine = check(job(job_file, **fednas), tmp_path / "check")
+    assert not any("clients train with" in sentence for sentence in by_cosine.notices)
     by_job = check(job(job_file, **fednas, **{"fednas.schedule": "job"}), tmp_path / "check")
     assert notice in by_job.notices
 
