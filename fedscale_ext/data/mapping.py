@@ -170,7 +170,7 @@ def _escapes(path: str) -> bool:
 
 def _integer(text: str) -> int | None:
     try:
-        return int(text[:40])
+        return None if "_" in text else int(text[:40])  # int() would read 1_0 as 10
     except ValueError:
         return None
 

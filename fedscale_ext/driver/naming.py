@@ -44,14 +44,14 @@ def _joined(each: Sequence[NamedJobs]) -> NamedJobs:
 
 
 def failures(folders: Sequence[Path]) -> dict[Path, str]:
-    """Folder -> why its job failed, of those whose last run is there and failed with a reason."""
+    """Folder -> why its job failed, of those whose last run is there and failed."""
     reasons = {}
     for folder in folders:
         run = folder.resolve()
         name = run.parent.name  # FedScale's log folders are logs/job_name/time_stamp
         job = jobs.read(name) if name in jobs.names() else None
-        if job is not None and job.reason and job.status == "failed" and job.log_dir.resolve() == run:
-            reasons[folder] = job.reason
+        if job is not None and job.state() == "failed" and job.log_dir.resolve() == run:
+            reasons[folder] = job.reason or "its driver ended without a word"
     return reasons
 
 

@@ -157,7 +157,7 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.nd
                 raise UserError(f"{path}: line {reader.line_num} has {len(row)} values for {len(header)} columns")
             ids.append(row[id_column])
             for column, position in zip(values, value_columns, strict=True):
-                column.append(float(row[position]))
+                column.append(_number(row[position]))
             lines.append(reader.line_num)
     except ValueError:
         raise UserError(f"{path}: line {reader.line_num} has {row[position]!r:.60} where a number belongs") from None
@@ -166,6 +166,13 @@ def _csv_columns(path: Path, names: Sequence[str]) -> tuple[IdColumn, list[np.nd
     columns = [np.array(column, np.float64) for column in values]
     resampled = bool(columns.pop().any()) if RESAMPLED in names else False
     return ids, columns, lines, resampled
+
+
+def _number(text: str) -> float:
+    """Read a number; ValueError where it is none, or has an underscore: float() would read 1_40 as 140."""
+    if "_" in text:
+        raise ValueError
+    return float(text)
 
 
 def _npz_columns(path: Path, names: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray], bool]:

@@ -37,8 +37,8 @@ def build(
 ) -> Report:
     """Write the report of some jobs below ``out``, of those that have trained. UserError for bad input.
 
-    ``unbegun`` names jobs that belong to the comparison and have no folder yet. ``failures`` says why jobs ended
-    too early, by their folders. ``by_class``: the page shows figures of classes, too. ``follow`` takes the jobs and
+    ``unbegun`` names jobs that belong to the comparison and have no folder yet. ``failures`` says why jobs
+    failed, by their folders. ``by_class``: the page shows figures of classes, too. ``follow`` takes the jobs and
     yields them one by one, so that a caller can show which one is being drawn.
     """
     jobs, without = _loaded(folders, failures or {})

@@ -63,6 +63,8 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     ]
     if apart:
         notes.append(f"Not finished, and not in the figures of its row: {', '.join(apart)}.")
+    if failed := [f"{job.name} ({job.failure})" for job in jobs if job.finished and job.failure]:
+        notes.append(f"Failed with its results already written: {', '.join(failed)}.")
     if len({frozenset(arm.seeds) for arm in arms}) > 1:
         notes.append("The rows have different seeds: differences between rows are also differences between seeds.")
     return notes

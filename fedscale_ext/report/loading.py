@@ -33,7 +33,7 @@ DEVICE_FILES = ("device_conf_file", "device_avail_file")
 class LoadedJob:
     """A job's folder, read: ``summary`` as in summary.json; where it has not ended, that of its rounds so far.
 
-    ``failure`` is why it ended before its last round, "" where it did not or nobody knows.
+    ``failure`` is why it failed, "" where it did not or nobody knows. A job can fail with its results written.
     """
 
     folder: Path
@@ -234,13 +234,13 @@ class NoRound(UserError):
 
 def load_job(folder: Path, failure: str = "") -> LoadedJob:
     """Read the log folder of a job that has trained at least one round; NoRound for one that has not, UserError for
-    anything else. ``failure`` is why it ended too early, as far as that is known."""
+    anything else. ``failure`` is why it failed, as far as that is known."""
     records = read_records(folder / METRICS)
     if not records:
         raise NoRound(folder)
     header = _object(folder / HEADER, Header)
     if (folder / SUMMARY).exists():
-        return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True)
+        return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True, failure)
     clients = read_clients(folder)
     summary = summarise(header, records, None, client_names=None if clients is None else clients.names)
     return LoadedJob(folder, header, summary, records, False, failure)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import platform
 
 import pytest
 from written_job import write_job
@@ -87,6 +88,25 @@ def test_a_report_says_why_a_seed_did_not_finish(call, remembered, tmp_path, mon
     assert f"note: {sentence}\n" in err
     jobs.write(dataclasses.replace(jobs.find("a-s1"), time_stamp="later"))  # the record is of another run
     assert naming.failures(naming.find_jobs(["a-sweep"]).folders) == {}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_report_says_which_seed_lost_its_driver(call, remembered, tmp_path, monkeypatch, finished):
+    """A driver that is killed leaves the record as it was: the job failed, as the sweep and ``driver status`` say."""
+    from fedscale_ext.report import comparison, single
+
+    monkeypatch.setattr(comparison, "plots", lambda arms: {})
+    monkeypatch.setattr(single, "plots", lambda job: {})
+    if not finished:
+        (remembered / "a-s1" / "now" / "summary.json").unlink()
+    jobs.write(dataclasses.replace(jobs.find("a-s1"), status="running", host=platform.node()))
+    code, _, err = call("report", "a-sweep", "-o", tmp_path / "out")
+    words = {
+        True: "Failed with its results already written: a-s1 (its driver ended without a word).",
+        False: "Not finished, and not in the figures of its row: a-s1 of fedtrans (seed 1, round 10 of 10; its driver "
+        "ended without a word).",
+    }
+    assert code == 0 and f"note: {words[finished]}\n" in err
 
 
 def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_path, monkeypatch):

@@ -128,6 +128,7 @@ def edit(folder: Path, line: int, text: str) -> None:
     ("line", "text", "said"),
     [
         (3, "a,img/1.png,n,one", r"line 3 of .*train\.csv: the label 'one' is not an integer"),
+        (3, "a,img/1.png,n,1_0", r"line 3 of .*train\.csv: the label '1_0' is not an integer"),
         (3, "a,img/1.png,n,1.0", "line 3 .* not an integer"),
         (3, "a,img/1.png,n,62", r"line 3 .* label 62 is out of range \(0\.\.61\)"),
         (3, "a,img/1.png,n,-1", "line 3 .* out of range"),

@@ -175,6 +175,7 @@ def test_a_table_with_semicolons_is_told_to_use_commas(tmp_path: Path) -> None:
         ("3,4", "line 3 has 2 values for 3 columns"),
         ("3,fast,5", "line 3 has 'fast' where a number belongs"),
         ("3,,5", "line 3 has '' where a number belongs"),
+        ("3,1_40,5", "line 3 has '1_40' where a number belongs"),
         ("3.5,4,5", "line 3 has client_id 3.5"),
         ("1,4,5", "line 3 repeats client id 1"),
         ("-3,4,5", "line 3 has client id -3"),
