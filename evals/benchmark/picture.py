@@ -21,17 +21,14 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     A row's large dot is its accuracy at the end, with its standard deviation over seeds; small dots are accuracies at
     a quarter and half of the budget. Floors and ceilings are grey. A row of one's own is bold.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    from fedscale_ext.report.literal_figure import LiteralFigure
     from fedscale_ext.report.pictures import svg
 
     rows = entries(runs, task)[::-1]  # the best on top
     families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})
     colours = dict(zip(families, _COLOURS, strict=False))
-    figure, axis = pyplot.subplots(figsize=(7.2, 1.4 + _ROW * len(rows)))
+    figure = LiteralFigure(figsize=(7.2, 1.4 + _ROW * len(rows)))
+    axis = figure.subplots()
     named = set()
     for height, row in enumerate(rows):
         family, own = row_of(row.label).family, row.values(OWN)
@@ -59,6 +56,4 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     axis.tick_params(axis="x", labelsize=8)
     axis.legend(fontsize=7, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncol=6, columnspacing=1.2)
     figure.tight_layout()
-    text = svg(figure)
-    pyplot.close(figure)
-    return text
+    return svg(figure)

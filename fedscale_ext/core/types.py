@@ -101,6 +101,8 @@ class WorkItem:
             differ from the job's keys, such as ``{"prox_mu": 0.1}``.
         compute_fraction: MACs per sample as a share of the model's, if a step computes less or more than the model
             once. The virtual clock and the round's cost use it, and ``forward_fraction``.
+        training_fraction: the same of the MACs of forward and backward pass, where it differs. Narrower layers have
+            another ratio of both. Only the round's cost uses it.
         forward_fraction: forward passes without gradients beside the steps, per sample of the steps, as a share of
             the model's forward pass.
         bytes: traffic in each direction, if it is not the model's size.
@@ -120,6 +122,7 @@ class WorkItem:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     compute_fraction: float = 1.0
     forward_fraction: float = 0.0
+    training_fraction: float | None = None
     bytes: int | None = None
     dropped: Sequence[str] = ()
     upload: int | None = None

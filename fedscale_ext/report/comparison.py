@@ -15,7 +15,7 @@ from fedscale_ext.report.courses import mean_course
 from fedscale_ext.report.devices import DeviceClasses, device_classes
 from fedscale_ext.report.figures import BY_KEY
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED, nothing, prepare
+from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED, legend_entries, legend_label, nothing, prepare
 from fedscale_ext.util.quantities import quantity
 
 if TYPE_CHECKING:
@@ -50,11 +50,9 @@ def plots(arms: Sequence[Arm]) -> dict[str, tuple[str, "Figure"]]:
 
 def figure_of(width: float, height: float) -> tuple["Figure", Axes]:
     """A figure with one panel whose words stay inside."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from fedscale_ext.report.literal_figure import LiteralFigure
 
-    figure = Figure(figsize=(width, height), facecolor="#ffffff", layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = LiteralFigure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
@@ -73,7 +71,7 @@ def style(index: int) -> dict[str, Any]:
 def _legend_below(axis: Axes, arms: Sequence[Arm]) -> None:
     if len(arms) > 1:
         axis.figure.legend(  # type: ignore[union-attr]
-            *axis.get_legend_handles_labels(), loc="outside lower left", frameon=False, fontsize=8.5, labelcolor=INK,
+            *legend_entries(axis), loc="outside lower left", frameon=False, fontsize=8.5, labelcolor=INK,
         )  # fmt: skip
 
 
@@ -98,7 +96,7 @@ def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
             continue
         any_line = True
         mark = "o" if len(x) < 2 else None
-        axis.plot(x, mean, linewidth=2, marker=mark, label=short(arm.label), **style(index))
+        axis.plot(x, mean, linewidth=2, marker=mark, label=legend_label(short(arm.label)), **style(index))
         if len(lines) > 1:
             low, high = np.clip(mean - spread, 0, 1), np.clip(mean + spread, 0, 1)
             axis.fill_between(x, low, high, color=style(index)["color"], alpha=0.15, linewidth=0)
@@ -165,7 +163,9 @@ def _cdf(axis: Axes, arms: Sequence[Arm]) -> None:
     for index, arm in enumerate(arms):
         if len(values := pooled(arm)):
             at = np.quantile(values, shares, method="inverted_cdf")
-            axis.plot(at, shares, linewidth=1.8, label=short(arm.label), drawstyle="steps-post", **style(index))
+            axis.plot(
+                at, shares, linewidth=1.8, label=legend_label(short(arm.label)), drawstyle="steps-post", **style(index)
+            )
     if not axis.lines:
         return nothing(axis, "no client was tested")
     axis.set_xlim(0, 1)
@@ -180,7 +180,7 @@ def _devices(axis: Axes, arms: Sequence[Arm], classes: DeviceClasses) -> None:
     """Mean accuracy of the clients in each class of devices by capacity."""
     for index, (arm, means) in enumerate(zip(arms, classes.means, strict=True)):
         if means is not None:
-            axis.plot(range(len(means)), means, marker="o", markersize=5, linewidth=1.8, label=short(arm.label),
+            axis.plot(range(len(means)), means, marker="o", markersize=5, linewidth=1.8, label=legend_label(short(arm.label)),
                       **style(index))  # fmt: skip
     names = [name.replace(" ", "\n") for name in classes.names]  # side by side, six would overlap
     axis.set_xticks(range(len(names)), names)

@@ -31,11 +31,9 @@ def png(data: DataSet, seen: Overview) -> bytes:
 
 def draw(data: DataSet, seen: Overview) -> "Figure":
     """Draw a data set; of many clients or classes a part is shown, and the titles say so."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from fedscale_ext.report.literal_figure import LiteralFigure
 
-    figure = Figure(figsize=(12, 7), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = LiteralFigure(figsize=(12, 7), layout="constrained")
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[3, 2])[0]
     kind = "generated" if data.generated else "real"
     figure.suptitle(f"{data.name} ({kind}): {len(seen.clients):,} clients, {int(seen.train.sum()):,} training samples")

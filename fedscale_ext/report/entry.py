@@ -25,6 +25,7 @@ from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.report.arms import differences
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.util.commit import ABSENT, CHANGED
+from fedscale_ext.util.reading import MEGA, read_json
 
 SEEDS = (0, 1, 2, 3, 4)
 CLIENTS = {"openimage": 13_771, "femnist": 3_400, "speech": 2_618}  # of FedScale's data sets
@@ -178,13 +179,18 @@ def _stem(job: LoadedJob) -> str:
 
 
 def write(folder: Path, jobs: Sequence[LoadedJob], content: Mapping[str, Any]) -> list[Path]:
-    """Write an entry as JSON, as Markdown, and the configuration that repeats it; the paths."""
+    """Write an entry as JSON, as Markdown, and the configuration that repeats it; the paths. UserError where the folder
+    has an entry of this name from other settings."""
     first = min(jobs, key=lambda job: job.seed)
     stem = _stem(first)
     paths = [folder / f"{stem}{ending}" for ending in (".json", ".md", ".yml")]
     command = f"fedscale driver start {stem}.yml --seeds 0-4"
     settings = configuration(first)
     content = {**content, "command": command, "configuration": settings}
+    if paths[0].is_file() and _configuration_of(paths[0]) != settings:
+        raise UserError(
+            f"{paths[0]} is the entry of jobs with other settings: name another folder with -o, or remove it"
+        )
     try:
         write_atomic(paths[2], f"# {command}\n{settings}")
         write_atomic(paths[1], _markdown(content))
@@ -192,6 +198,15 @@ def write(folder: Path, jobs: Sequence[LoadedJob], content: Mapping[str, Any]) -
     except OSError as error:
         raise UserError(f"{folder} cannot be written to: {error.strerror}; name another folder with -o") from None
     return paths
+
+
+def _configuration_of(path: Path) -> str | None:
+    """The configuration of the entry in a file; None where it cannot be read."""
+    try:
+        content = read_json(path, MEGA)
+    except (OSError, ValueError):
+        return None
+    return content.get("configuration") if isinstance(content, dict) else None
 
 
 def _markdown(content: Mapping[str, Any]) -> str:

@@ -51,15 +51,13 @@ def plot_growth(log_dir: Path, summary: Mapping[str, Any], records: Sequence[Rou
 
 def draw_growth(summary: Mapping[str, Any], records: Sequence[RoundRecord]) -> "Figure":
     """Models per round above the life of each model, from its birth on, at its MACs."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     from fedscale_ext.report import panels
+    from fedscale_ext.report.literal_figure import LiteralFigure
 
     height = max(7.0, 3.0 + 0.6 * len(summary["models"]))
-    figure = Figure(figsize=(10, height), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
-    FigureCanvasAgg(figure)
+    figure = LiteralFigure(figsize=(10, height), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     above, below = figure.subplots(2, 1, height_ratios=(2.1, height - 2.1), sharex=True)
     data = summary["data"]
     figure.suptitle(

@@ -23,6 +23,7 @@ _NAMES = 12  # at most so many models in a legend
 _LETTERS = 52  # of a line below a narrow panel
 _LETTERS_WITHIN = 44  # within one
 _ROWS = 4  # at most, of a legend within a panel
+_SHOWN = "\u2060"  # begins labels that would begin with an underscore; it has no width
 _ROW = 0.19  # inches, of a legend
 
 
@@ -116,7 +117,17 @@ def participants(axis: Axes, records: Sequence[RoundRecord]) -> None:
     bottom = np.zeros(len(bins))
     for index, key in enumerate(keys):
         height = np.array([np.mean([record.assignments.get(key, 0) for record in group]) for group in bins])
-        axis.bar(left, height, width, bottom, align="edge", edgecolor="white", linewidth=0.4, label=key, **shade(index))
+        axis.bar(
+            left,
+            height,
+            width,
+            bottom,
+            align="edge",
+            edgecolor="white",
+            linewidth=0.4,
+            label=legend_label(key),
+            **shade(index),
+        )
         bottom += height
     axis.set_xlim(left[0], records[-1].round + 0.5)
     axis.set_ylim(0, bottom.max() / (0.97 - 0.09 * legend_above(axis)))  # a row takes a twelfth of a small panel
@@ -195,14 +206,25 @@ def prepare(axis: Axes, title: str, xlabel: str) -> None:
     axis.set_axisbelow(True)
 
 
+def legend_label(name: str) -> str:
+    """The label of a line or bar, of which matplotlib leaves those that begin with an underscore out of legends."""
+    return f"{_SHOWN}{name}" if name.startswith("_") else name
+
+
+def legend_entries(axis: Axes) -> tuple[list[Any], list[str]]:
+    """Lines and bars with their names, for a legend."""
+    handles, labels = axis.get_legend_handles_labels()
+    return handles, [label.removeprefix(_SHOWN) for label in labels]
+
+
 def legend(axis: Axes) -> None:
     """Names of the lines, where they hide least."""
-    axis.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="best")
+    axis.legend(*legend_entries(axis), frameon=False, fontsize=8.5, labelcolor=INK, loc="best")
 
 
 def legend_above(axis: Axes) -> int:
     """Names of a stack of bars in rows above them; many are cut short. Return the rows that need room."""
-    handles, labels, columns = _columns(*axis.get_legend_handles_labels(), _LETTERS_WITHIN, _ROWS)
+    handles, labels, columns = _columns(*legend_entries(axis), _LETTERS_WITHIN, _ROWS)
     axis.legend(
         handles, labels, frameon=False, fontsize=8.5, ncols=columns, loc="upper left",
         labelcolor=INK, handlelength=1, handletextpad=0.5, columnspacing=1,
@@ -212,7 +234,7 @@ def legend_above(axis: Axes) -> int:
 
 def legend_below(axis: Axes) -> None:
     """The same below the panel, outside it, in as many columns as the names leave room for."""
-    handles, labels, columns = _columns(*axis.get_legend_handles_labels(), _LETTERS, _NAMES)
+    handles, labels, columns = _columns(*legend_entries(axis), _LETTERS, _NAMES)
     figure = axis.get_figure(root=True)
     assert figure is not None
     rows = -(-len(labels) // columns)

@@ -42,15 +42,13 @@ def plot_job(log_dir: Path) -> Path:
 
 def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> "Figure":
     """The figure of a job: three views of accuracy above loss, participants per model and clients."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import FuncFormatter
 
     from fedscale_ext.report import panels
+    from fedscale_ext.report.literal_figure import LiteralFigure
 
-    figure = Figure(figsize=(14, 8), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
-    FigureCanvasAgg(figure)
+    figure = LiteralFigure(figsize=(14, 8), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     axes = figure.subplots(2, 3)
     _title(figure, header, records)
     tested = [record for record in records if record.evaluation is not None]

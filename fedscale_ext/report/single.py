@@ -61,7 +61,9 @@ def _assignment(job: LoadedJob, shares: Assignment) -> "Figure":
     order = panels.model_order(job.records)
     for key, share in zip(shares.models, shares.share, strict=True):
         shade = panels.shade_of(key, order)
-        axis.bar(np.arange(len(share)), share, 0.94, bottom, align="edge", label=_label(key), **shade)
+        axis.bar(
+            np.arange(len(share)), share, 0.94, bottom, align="edge", label=panels.legend_label(_label(key)), **shade
+        )
         bottom += share
     if shares.kinds is not None:
         axis.set_xticks(np.arange(len(bottom)) + 0.47, shares.kinds)

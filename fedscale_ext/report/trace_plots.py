@@ -45,13 +45,11 @@ def plot_traces(path: Path, capacity: CapacityTrace | None, availability: Availa
 
 def draw(capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> "Figure":
     """A row of three panels for each trace that is given."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from fedscale_ext.report.literal_figure import LiteralFigure
 
     rows = [trace for trace in (capacity, availability) if trace is not None]
     height = 3.9 * len(rows)
-    figure = Figure(figsize=(13, height), facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = LiteralFigure(figsize=(13, height))
     axes = figure.subplots(len(rows), 3, squeeze=False)
     figure.subplots_adjust(0.06, 0.6 / height, 0.985, 1 - 0.4 / height, wspace=0.24, hspace=0.4)
     if capacity is not None:

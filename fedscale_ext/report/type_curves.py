@@ -45,7 +45,14 @@ def drawn(curves_by_type: Mapping[str, np.ndarray], order: Sequence[str]) -> "Fi
     are_models = set(curves_by_type) <= set(order)
     for index, (name, points) in enumerate(curves_by_type.items()):
         colour = style(order.index(name) if are_models else index)
-        axis.plot(*points.T, linewidth=1.8, marker="o" if few else None, markersize=4, label=name, **colour)
+        axis.plot(
+            *points.T,
+            linewidth=1.8,
+            marker="o" if few else None,
+            markersize=4,
+            label=panels.legend_label(name),
+            **colour,
+        )
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))

@@ -49,11 +49,14 @@ def round_record(
     cost = {model.key: model.cost for model in pool}
     trained = (pool[update.item.model] for update in updates)
     assignments = Counter(model.whole if model.transient else model.key for model in trained)
-    stepped: dict[str, float] = {}  # samples by model, each for as much of the model as a step computed
+    stepped: dict[str, float] = {}  # samples by model, each for as much of the model as a step passed forward
+    trained_on: dict[str, float] = {}  # and forward and backward
     passed: dict[str, float] = {}  # and as only passed forward
     for update in updates:
         item = update.item
+        fraction = item.compute_fraction if item.training_fraction is None else item.training_fraction
         stepped[item.model] = stepped.get(item.model, 0.0) + update.trained * item.compute_fraction
+        trained_on[item.model] = trained_on.get(item.model, 0.0) + update.trained * fraction
         passed[item.model] = passed.get(item.model, 0.0) + update.trained * item.forward_fraction
     samples = sum(update.trained for update in updates)
     participants = sorted({update.client for update in updates})
@@ -62,7 +65,7 @@ def round_record(
     loss = math.fsum(update.loss * update.trained for update in updates) / samples if samples else math.nan
     passed_macs = float(sum(count * cost[key].forward_macs for key, count in passed.items()))
     forward_macs = float(sum(count * cost[key].forward_macs for key, count in stepped.items())) + passed_macs
-    training_macs = float(sum(count * cost[key].training_macs for key, count in stepped.items())) + passed_macs
+    training_macs = float(sum(count * cost[key].training_macs for key, count in trained_on.items())) + passed_macs
     return RoundRecord(
         round=round,
         virtual_clock_s=clock_s,

@@ -8,6 +8,7 @@ import yaml
 from written_job import write_job
 
 from fedscale_ext.config.job_config import load_config
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.board import TITLES, board
 from fedscale_ext.report.entry import Tuned, configuration, entry, lacks, lacks_of_tuned, write
 from fedscale_ext.report.loading import load_job
@@ -43,6 +44,23 @@ def test_five_jobs_make_a_complete_entry(loaded, tmp_path: Path):
         json.loads(paths[0].read_text())["command"] == "fedscale driver start fedavg_femnist_resnet18.yml --seeds 0-4"
     )
     assert "learning_rate: 0.01, 0.05*" in paths[1].read_text() and "c0ffee" in paths[1].read_text()
+
+
+def test_an_entry_of_other_settings_is_not_overwritten(loaded, tmp_path: Path):
+    content = entry(loaded, TUNED, commit=None, contact="", external_data="no")
+    paths = write(tmp_path, loaded, content)
+    assert write(tmp_path, loaded, {**content, "contact": "a@b"}) == paths  # the same jobs, written anew
+    before = [path.read_text() for path in paths]
+    others = [replace(job, header={**job.header, "config": {**job.header["config"], "learning_rate": 0.1}})
+              for job in loaded]  # fmt: skip
+    with pytest.raises(
+        UserError, match=r"resnet18\.json is the entry of jobs with other settings: name another folder"
+    ):
+        write(tmp_path, others, content)
+    assert [path.read_text() for path in paths] == before
+    paths[0].write_text("{")
+    with pytest.raises(UserError, match="other settings"):
+        write(tmp_path, loaded, content)
 
 
 def test_the_entrys_configuration_gives_the_same_job(loaded, tmp_path: Path):

@@ -48,6 +48,12 @@ def test_a_step_counts_forward_and_backward() -> None:
     assert record.training_macs == pytest.approx(1.5 * SEEN * COST.training_macs)
 
 
+def test_a_step_may_count_another_share_of_the_backward_pass() -> None:
+    _, record = played(WorkItem(1, "m"), WorkItem(2, "m", compute_fraction=0.5, training_fraction=0.4))
+    assert record.forward_macs == pytest.approx(1.5 * SEEN * COST.forward_macs)
+    assert record.training_macs == pytest.approx(1.4 * SEEN * COST.training_macs)
+
+
 def test_a_pass_without_gradients_counts_as_much_forward_as_in_all() -> None:
     _, plain = played(WorkItem(1, "m"))
     _, more = played(WorkItem(1, "m", forward_fraction=2.5))

@@ -110,3 +110,8 @@ def drawn_paths(tables: Tables, held: np.ndarray, budget: float, load: float, st
 def path_macs(tables: Tables, paths: np.ndarray) -> np.ndarray:
     """float64 [paths]: MACs per sample of paths int64 [paths, layers]."""
     return np.asarray(tables.fixed_macs + tables.macs[np.arange(paths.shape[1]), paths].sum(1))
+
+
+def path_training_macs(tables: Tables, paths: np.ndarray) -> np.ndarray:
+    """float64 [paths]: MACs per sample of the forward and backward pass of paths int64 [paths, layers]."""
+    return np.asarray(tables.fixed_training_macs + tables.training_macs[np.arange(paths.shape[1]), paths].sum(1))

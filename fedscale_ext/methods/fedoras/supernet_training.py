@@ -18,7 +18,7 @@ from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
 from fedscale_ext.methods.fedoras.operator_aggregation import OperatorMeans
 from fedscale_ext.methods.fedoras.params import FedorASParams
-from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs
+from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs, path_training_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import (
     held_by,
     least_bytes,
@@ -186,8 +186,13 @@ class SupernetTraining:
         held = held_by(self.macs, model.spec)
         key_of_draw = (self._seed, round, client)
         paths = drawn_paths(self.costs[number], held, tier.budget, p.dynamic_budget, len(sizes), *key_of_draw)
-        macs = float(np.average(path_macs(self.macs, paths), weights=sizes))
-        return WorkItem(client, key, objective, overrides, compute_fraction=macs / model.cost.forward_macs)
+        forward, training = (
+            float(np.average(macs(self.macs, paths), weights=sizes)) for macs in (path_macs, path_training_macs)
+        )
+        return WorkItem(
+            client, key, objective, overrides, compute_fraction=forward / model.cost.forward_macs,
+            training_fraction=training / model.cost.training_macs,
+        )  # fmt: skip
 
     def collect(self, update: Update, state: State, examples: np.ndarray) -> None:
         """Add a client's state to the means of the operators that it trained."""

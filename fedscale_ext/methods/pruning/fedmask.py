@@ -13,7 +13,8 @@ No public code is known. This follows the paper as specs of the baselines sum it
 
 W follows from the seed and never travels. Traffic counts a bit for each weight of the structure, in both directions. In
 a client's first round all weights count on the way down, and a bit for each channel on the way up. MACs are those of
-the structure. What both sides really exchange here is dense.
+the structure, and in a client's first round those of the batch by which it prunes the whole model. What both sides
+really exchange here is dense.
 """
 
 import math
@@ -50,6 +51,7 @@ from fedscale_ext.methods.pruning.pruned_types import (
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,
+    step_fractions,
     unpack_channels,
 )
 from fedscale_ext.models.registry import skeleton
@@ -229,15 +231,19 @@ class FedMaskAggregator(PrunedTypesAggregator):
 
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: the mask of its structure."""
-        spec = self.pool[KEY].spec
-        widths = channels.widths(self.active_channels(client))
-        down = up = mask_bytes(models.resized(spec, widths))
-        if widths == channels.widths(channels.whole(spec)):
-            up = mask_bytes(models.resized(spec, self.target(client))) + self.bit_bytes
-        effort = self.part_effort(client)
+        spec, target = self.pool[KEY].spec, self.target(client)
+        structure = models.resized(spec, target)
+        down = up = mask_bytes(structure)
+        compute, training = step_fractions(models.cost(structure), self.pool[KEY].cost)
+        if not self.has_trained[client - 1]:
+            down, up = mask_bytes(spec), up + self.bit_bytes
+            sizes = self.task.step_sizes(client, {})
+            first = float(sizes[0] / sizes.sum())  # the batch by which it prunes passes the whole model
+            compute, training = compute + first, training + first
         return WorkItem(
-            client, KEY, {"fedmask": {"target": self.target(client)}}, compute_fraction=effort, bytes=down, upload=up
-        )
+            client, KEY, {"fedmask": {"target": target}}, compute_fraction=compute, training_fraction=training,
+            bytes=down, upload=up,
+        )  # fmt: skip
 
     def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Entries that a client returns: masks within its structure, and all statistics."""

@@ -39,7 +39,6 @@ from fedscale_ext.method import (
     Population,
     State,
     Task,
-    Update,
     UserError,
     WorkItem,
 )
@@ -240,8 +239,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
                 f"fedskel chooses filters, and the model {self.args.model} has no convolution; take another"
             )
         self._backward_macs = backward_macs(model.spec)
-        self.shares = [cost.parameters / model.cost.parameters for cost in self.costs]
-        self.has = torch.zeros(task.num_clients, dtype=torch.bool)  # a skeleton
+        self.shares = [count / model.cost.parameters for count in self.type_parameters()]
         self._round = 0
         whole = model.cost.forward_macs
         weak = int((self.capacity < whole).sum())
@@ -269,7 +267,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
 
     def sets(self, client: int) -> bool:
         """Whether a client sets its skeleton in this round."""
-        return (self._round - 1) % self.params.every == 0 or not self.has[client - 1]
+        return (self._round - 1) % self.params.every == 0 or not self.has_trained[client - 1]
 
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: the whole model, or its skeleton."""
@@ -303,16 +301,11 @@ class FedSkelAggregator(PrunedTypesAggregator):
         inside = rows(skeleton_of(client_state, self._layers, state), state)
         return {name: one.expand(state[name].shape) for name, one in inside.items()}
 
-    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Take the mean of each filter over the clients whose skeletons hold it."""
-        super().aggregate(round, updates, means)
-        for update in updates:
-            self.has[update.client - 1] = True
-
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Return which clients have a skeleton, and the number of the last round."""
-        return {"has": self.has}, {"round": self._round}
+        """Return which clients have trained, and so have a skeleton, and the number of the last round."""
+        return super().state()[0], {"round": self._round}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
-        self.has, self._round = tensors["has"].bool(), int(data["round"])
+        super().load_state(tensors, data)
+        self._round = int(data["round"])

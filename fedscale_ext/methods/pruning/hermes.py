@@ -161,7 +161,7 @@ class HermesAggregator(PrunedTypesAggregator):
         overrides = {"group_lasso": p.lasso, "held_out": p.validation}
         every, alone = (int(sizes[client - 1]) for sizes in self._held)
         carried = every - alone + self.bit_bytes
-        effort, passes = self.part_effort(client), 0.0
+        (compute, training), passes = self.part_fractions(client), 0.0
         if channels.widths(self.active_channels(client)) != self.target(client):
             passes = validation_passes(self.task, client, p.validation, self.pool[KEY].state)
         return WorkItem(
@@ -169,7 +169,8 @@ class HermesAggregator(PrunedTypesAggregator):
             KEY,
             {"hermes": settings},
             overrides,
-            compute_fraction=effort,
-            forward_fraction=effort * passes,
+            compute_fraction=compute,
+            training_fraction=training,
+            forward_fraction=compute * passes,
             bytes=carried,
         )

@@ -57,7 +57,7 @@ from fedscale_ext.methods.pruning.masked_client import (
     trainable,
     validation_passes,
 )
-from fedscale_ext.methods.pruning.pruned_types import share_list
+from fedscale_ext.methods.pruning.pruned_types import share_list, step_fractions
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
@@ -169,7 +169,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self._all = sum(weight.numel() for weight in self._weights().values())
         self.type_of = np.zeros(task.num_clients, dtype=np.int64)
         self.starts = [masks.unpack({}, self._weights())]
-        self.efforts = [1.0]
+        self.fractions = [step_fractions(self.pool[KEY].cost, self.pool[KEY].cost)]  # of types, of a step
         if self.params.param_ratio:
             self._deal_types()
         survivors = torch.tensor([masks.survivors(start) for start in self.starts])
@@ -196,8 +196,9 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         for widths in (widths_at(model.spec, rate) for rate in rates):
             active = {group: torch.arange(len(one)) < widths[group] for group, one in whole.items()}
             self.starts.append(channels.masks(layout, active, self._weights()))
-        forward = [models.cost(narrowed(model.spec, rate)).forward_macs for rate in rates]
-        self.efforts = [macs / model.cost.forward_macs for macs in forward]
+        costs = [models.cost(narrowed(model.spec, rate)) for rate in rates]
+        forward = [cost.forward_macs for cost in costs]
+        self.fractions = [step_fractions(cost, model.cost) for cost in costs]
         largest_first = np.argsort(-np.array(forward), kind="stable")
         sizes = [p.groups[index] for index in largest_first[::-1]]
         self.type_of = largest_first[ranked_levels(self.dealing_order(), sizes)]
@@ -237,7 +238,8 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         """The work item of a client: its part of the model, as it is now."""
         p, type_index = self.params, self.type_of[client - 1]
         ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
-        overrides, effort, passes = {"held_out": p.validation}, self.efforts[type_index], 0.0
+        overrides, passes = {"held_out": p.validation}, 0.0
+        compute, training = self.fractions[type_index]
         if int(self.left[client - 1]) / self._all > ticket["target"]:
             passes = validation_passes(self.task, client, p.validation, self.pool[KEY].state)
         return WorkItem(
@@ -245,8 +247,9 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
             KEY,
             {"ticket": ticket},
             overrides,
-            compute_fraction=effort,
-            forward_fraction=effort * passes,
+            compute_fraction=compute,
+            training_fraction=training,
+            forward_fraction=compute * passes,
             bytes=self._bytes(client),
         )
 

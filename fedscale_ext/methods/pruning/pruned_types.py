@@ -38,6 +38,7 @@ from fedscale_ext.util.ranges import check_ranges
 
 KEY = "global"
 CHANNELS = "kept/"  # begins the names of what tells a client's channels
+_HAS_TRAINED = "has_trained"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     """Base of methods whose types prune one model; their ``Params`` extend :class:`PrunedTypesParams`.
 
     ``active``: the channels that each client keeps, bool [clients, C] by channel group. A client begins with all of
-    them, or, where ``starts_at_target``, with the leading ones of its type's size. ``narrowing`` says, after "each
+    them, or, where ``starts_at_target``, with the leading ones of its type's size. ``has_trained``: the clients that
+    have taken part, bool [clients]. ``narrowing`` says, after "each
     client", when one that begins with all becomes smaller; where it is empty, the method reports first rounds itself.
     """
 
@@ -126,8 +128,13 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def type_rates(self) -> dict[str, float]:
         """Rate of channels that leaves each type its number of parameters, by key."""
-        spec, p = self.initial_spec(), self.params
-        every = models.cost(spec).parameters
+        spec = self.initial_spec()
+        counts = self.type_parameters()
+        return {key: rate_of(spec, count) for key, count in zip(self.keys, counts, strict=True)}
+
+    def type_parameters(self) -> list[float]:
+        """Number of parameters that each type is to keep."""
+        p, every = self.params, models.cost(self.initial_spec()).parameters
         if p.match_params:
             counts = [models.cost(self._configured(name)).parameters for name in p.match_params]
             for name, count in zip(p.match_params, counts, strict=True):
@@ -136,9 +143,8 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
                         f"{p.method}.match_params has {name} with {count:,} parameters, but the model that "
                         f"is pruned, {self.args.model}, has {every:,}; name smaller ones"
                     )
-        else:
-            counts = [ratio * every for ratio in p.param_ratio]
-        return {key: rate_of(spec, count) for key, count in zip(self.keys, counts, strict=True)}
+            return [float(count) for count in counts]
+        return [ratio * every for ratio in p.param_ratio]
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """Spec of the model at each type's rate, by key."""
@@ -152,6 +158,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.layout = models.layout(spec)
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
         self.active = {group: one.expand(task.num_clients, -1).clone() for group, one in channels.whole(spec).items()}
+        self.has_trained = torch.zeros(task.num_clients, dtype=torch.bool)
         if not self.starts_at_target:
             self._report_first_rounds()
         else:
@@ -181,9 +188,9 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         """Cost of the network of a client's active channels."""
         return models.cost(models.resized(self.pool[KEY].spec, channels.widths(self.active_channels(client))))
 
-    def part_effort(self, client: int) -> float:
-        """MACs of that network, relative to the whole model's."""
-        return self.part_cost(client).forward_macs / self.pool[KEY].cost.forward_macs
+    def part_fractions(self, client: int) -> tuple[float, float]:
+        """MACs of a step of that network: :func:`step_fractions`."""
+        return step_fractions(self.part_cost(client), self.pool[KEY].cost)
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: its active channels, in bits."""
@@ -232,6 +239,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take each entry's mean over the clients that hold it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
+        self.has_trained[[update.client - 1 for update in updates]] = True
         self.pool.update(KEY, self._mean.result())
         self._mean = None
         self.record("effort", {update.client: update.item.compute_fraction for update in updates})
@@ -245,12 +253,20 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {KEY: KEY})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Return the clients' active channels. Their other tensors have files of their own."""
-        return {f"{CHANNELS}{group}": every for group, every in self.active.items()}, {}
+        """Return the clients' active channels, and which have trained. Their other tensors have files of their own."""
+        active = {f"{CHANNELS}{group}": every for group, every in self.active.items()}
+        return {**active, _HAS_TRAINED: self.has_trained}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
         self.active = {group: tensors[f"{CHANNELS}{group}"].bool() for group in self.active}
+        self.has_trained = tensors[_HAS_TRAINED].bool()
+
+
+def step_fractions(part: Cost, whole: Cost) -> tuple[float, float]:
+    """MACs of a step of a part of the model, relative to the whole model's: a work item's ``compute_fraction`` and
+    ``training_fraction``."""
+    return part.forward_macs / whole.forward_macs, part.training_macs / whole.training_macs
 
 
 def pack_channels(active: Mapping[str, torch.Tensor]) -> State:

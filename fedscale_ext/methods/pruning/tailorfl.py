@@ -216,11 +216,12 @@ class TailorFLAggregator(PrunedTypesAggregator):
         objective = {"tailor": {"target": self.target(client), "sparsity": self.params.sparsity}}
         whole = self.pool[KEY].cost.bytes
         gates = sum(4 * every.shape[1] for every in self.active.values())
-        first = all(bool(one.all()) for one in self.active_channels(client).values())
-        down = whole if first else self.part_cost(client).bytes + self.bit_bytes
-        up = (self.costs[self.type_of[client - 1]].bytes if first else self.part_cost(client).bytes) + self.bit_bytes
+        first, part = not self.has_trained[client - 1], self.part_cost(client)
+        down = whole if first else part.bytes + self.bit_bytes
+        up = (self.costs[self.type_of[client - 1]].bytes if first else part.bytes) + self.bit_bytes
+        compute, training = self.part_fractions(client)
         return WorkItem(
-            client, KEY, objective, compute_fraction=self.part_effort(client), bytes=down, upload=up + gates
+            client, KEY, objective, compute_fraction=compute, training_fraction=training, bytes=down, upload=up + gates
         )
 
     def weight(self, item: WorkItem) -> float:

@@ -210,7 +210,7 @@ class FjordAggregator(RatesAggregator):
         """The work item of a client, with the mean MACs of the widths that its steps draw."""
         level = int(self.level_of[client - 1])
         macs = self._macs_of_steps(level)
-        return replace(self.item_at(client, level), compute_fraction=float(np.mean(macs)) / macs[0])
+        return _charged(self.item_at(client, level), macs, macs[0])
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its p_max; with ``each_width``, test the model of every p, too."""
@@ -223,18 +223,28 @@ class FjordAggregator(RatesAggregator):
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train widths up to its p_max; its MACs are those of the steps that it will draw."""
         items = super().assign(round, participants)
-        return [replace(item, compute_fraction=self._compute_fraction(round, item)) for item in items]
+        return [self._with_drawn_widths(round, item) for item in items]
 
-    def _compute_fraction(self, round: int, item: WorkItem) -> float:
+    def _with_drawn_widths(self, round: int, item: WorkItem) -> WorkItem:
         macs = self._macs_of_steps(self.keys.index(item.model))
         sizes = self.task.step_sizes(item.client, item.overrides)
         drawn = drawn_widths(self.seed, round, item.client, len(macs), len(sizes))
-        return float(np.average([macs[choice] for choice in drawn], weights=sizes)) / macs[0]
+        return _charged(item, macs[drawn], macs[0], sizes)
 
-    def _macs_of_steps(self, level: int) -> list[float]:
-        """MACs of a step at each width up to a level's, widest first.
+    def _macs_of_steps(self, level: int) -> np.ndarray:
+        """MACs of a step at each width up to a level's, widest first: float64 [widths, 2], forward, and with the
+        backward pass.
 
         Where the widest teaches, it counts beside each narrower one.
         """
-        macs = [float(self.pool[key].cost.forward_macs) for key in self.keys[level:]]
-        return [macs[0], *(narrower + macs[0] * self.params.distil for narrower in macs[1:])]
+        costs = [self.pool[key].cost for key in self.keys[level:]]
+        macs = np.array([(cost.forward_macs, cost.training_macs) for cost in costs], dtype=np.float64)
+        macs[1:] += macs[0] * self.params.distil
+        return macs
+
+
+def _charged(item: WorkItem, steps: np.ndarray, widest: np.ndarray, sizes: np.ndarray | None = None) -> WorkItem:
+    """The item with the mean MACs of ``steps``, float64 [steps, 2], on batches of ``sizes``, as shares of the widest
+    step's."""
+    compute, training = (np.average(steps, axis=0, weights=sizes) / widest).tolist()
+    return replace(item, compute_fraction=compute, training_fraction=training)

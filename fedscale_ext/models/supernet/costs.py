@@ -133,9 +133,11 @@ class Tables:
         ops: Names of each layer's operators.
         held: Which entries are operators, bool; a layer with fewer operators has padding.
         macs: MACs per sample, float64; infinite for operators that are not supported, and for padding.
+        training_macs: MACs per sample of forward and backward pass, float64; 0 for padding.
         parameters: Trainable parameters, int64; 0 for padding.
         bytes: Bytes of the state with buffers, int64; 0 for padding.
         fixed_macs: MACs of stem, reductions and classifier, which are part of every path.
+        fixed_training_macs: Those of their forward and backward pass.
         fixed_parameters: Their parameters.
         fixed_bytes: Their bytes.
 
@@ -144,9 +146,11 @@ class Tables:
     ops: tuple[tuple[str, ...], ...]
     held: np.ndarray
     macs: np.ndarray
+    training_macs: np.ndarray
     parameters: np.ndarray
     bytes: np.ndarray
     fixed_macs: float
+    fixed_training_macs: float
     fixed_parameters: int
     fixed_bytes: int
 
@@ -178,7 +182,7 @@ def tables(spec: ModelSpec, *, unsupported: Collection[str] = (), published: boo
             raise UserError(f"there is no operator {name!r}{did_you_mean(name, known)}")
     rows, shared = operators(spec), fixed(spec)
     shape = len(rows), max(map(len, rows))
-    macs, held = np.full(shape, np.inf), np.zeros(shape, dtype=bool)
+    macs, training_macs, held = np.full(shape, np.inf), np.zeros(shape), np.zeros(shape, dtype=bool)
     parameters, size = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for layer, (row, names) in enumerate(zip(rows, spec["ops"], strict=True)):
         if all(name in unsupported for name in names):
@@ -187,10 +191,11 @@ def tables(spec: ModelSpec, *, unsupported: Collection[str] = (), published: boo
             held[layer, column] = True
             if name not in unsupported:
                 macs[layer, column] = facts.macs + published * facts.beside
+            training_macs[layer, column] = facts.training_macs
             parameters[layer, column], size[layer, column] = facts.parameters, facts.bytes
     return Tables(
-        spec["ops"], held, macs, parameters, size,
-        float(shared.macs + published * shared.beside), shared.parameters, shared.bytes,
+        spec["ops"], held, macs, training_macs, parameters, size,
+        float(shared.macs + published * shared.beside), float(shared.training_macs), shared.parameters, shared.bytes,
     )  # fmt: skip
 
 

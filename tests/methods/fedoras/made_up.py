@@ -16,4 +16,4 @@ def table(macs: Sequence[Sequence[float]], size: Sequence[Sequence[int]] | None 
         held[layer, : len(row)] = True
         costs[layer, : len(row)] = row
         sizes[layer, : len(row)] = [0 if np.isinf(one) else one for one in row] if size is None else size[layer]
-    return Tables(ops, held, costs, sizes, sizes, float(fixed), fixed, fixed)
+    return Tables(ops, held, costs, 3 * costs, sizes, sizes, float(fixed), 3.0 * fixed, fixed, fixed)

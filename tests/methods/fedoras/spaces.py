@@ -17,7 +17,7 @@ def table(macs: Sequence[Sequence[float]], fixed: float = 10.0) -> Tables:
     held = np.array([[column < len(row) for column in range(most)] for row in macs])
     size = np.where(held & np.isfinite(padded), 1000 * padded, 0).astype(np.int64)
     ops = tuple(tuple(f"op{column}" for column in range(len(row))) for row in macs)
-    return Tables(ops, held, padded, size // 4, size, fixed, 5, 20)
+    return Tables(ops, held, padded, 3 * padded, size // 4, size, fixed, 3 * fixed, 5, 20)
 
 
 def drawn_table(layers: int, operators: int, seed: int = 0) -> Tables:

@@ -150,6 +150,8 @@ def test_the_clock_counts_the_macs_of_the_paths_that_a_client_draws(fedoras: Any
         counts = examples_of(aggregator, 3, item).numpy()
         total = (macs.macs[macs.held] * counts[macs.held]).sum() / counts[0].sum() + macs.fixed_macs
         assert item.compute_fraction * aggregator.pool[item.model].cost.forward_macs == pytest.approx(total)
+        both = (macs.training_macs[macs.held] * counts[macs.held]).sum() / counts[0].sum() + macs.fixed_training_macs
+        assert (item.training_fraction or 0) * aggregator.pool[item.model].cost.training_macs == pytest.approx(both)
         assert item.objective["paths"]["load"] == load and item.overrides["held_out"] == 0.1
 
 

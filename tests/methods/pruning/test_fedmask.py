@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from client_settings import client_settings
 
@@ -128,8 +129,28 @@ def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
     assert mask_bytes(aggregator.pool["global"].spec) == every < aggregator.pool["global"].cost.bytes / 25
     first = aggregator.assign(1, np.array([1]))[0]
     small = mask_bytes(next(iter(aggregator.type_specs().values())))
-    assert first.bytes == every and first.upload == small + aggregator.bit_bytes and first.compute_fraction == 1.0
-    for group, one in aggregator.active.items():
-        one[0] = torch.arange(one.shape[1]) < aggregator.target(1)[group]
+    assert first.bytes == every and first.upload == small + aggregator.bit_bytes
+    aggregator.has_trained[0] = True
     later = aggregator.assign(2, np.array([1]))[0]
     assert later.bytes == later.upload == small and later.compute_fraction < 1.0
+
+
+@pytest.mark.parametrize("ratio", [0.4, 1.0])
+def test_only_the_batch_by_which_a_client_prunes_passes_the_whole_model(ratio: float) -> None:
+    aggregator = server(FedMaskAggregator, "fedmask", param_ratio=[ratio], groups=[6])
+    part, whole = models.cost(next(iter(aggregator.type_specs().values()))), aggregator.pool["global"].cost
+    sizes = aggregator.task.step_sizes(1, {})
+    first = aggregator.assign(1, np.array([1]))[0]
+    aggregator.has_trained[0] = True
+    later = aggregator.assign(2, np.array([1]))[0]
+    for item, beside in ((first, sizes[0] / sizes.sum()), (later, 0.0)):
+        assert item.compute_fraction == pytest.approx(part.forward_macs / whole.forward_macs + beside)
+        assert item.training_fraction == pytest.approx(part.training_macs / whole.training_macs + beside)
+
+
+def test_a_client_that_keeps_all_channels_sends_their_bits_once() -> None:
+    aggregator = server(FedMaskAggregator, "fedmask", param_ratio=[1.0], groups=[6])
+    first = aggregator.assign(1, np.array([1]))[0]
+    aggregator.has_trained[0] = True
+    later = aggregator.assign(2, np.array([1]))[0]
+    assert first.upload is not None and first.upload - aggregator.bit_bytes == later.upload == later.bytes

@@ -107,7 +107,7 @@ def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) 
     aggregator = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[0.5], groups=[3], weighted=False, every=3)
     files = ClientFiles(tmp_path, 3)
     aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
-    aggregator.has[:], generator = True, torch.Generator().manual_seed(4)
+    aggregator.has_trained[:], generator = True, torch.Generator().manual_seed(4)
     old = {name: tensor.clone() for name, tensor in aggregator.pool["global"].state.items()}
     updates, chosen, states = updates_for(aggregator, 2, aggregator.assign(2, np.array([1, 2, 3]))), [], []
     for update in updates:
@@ -151,7 +151,7 @@ def test_rounds_traffic_and_effort(share: float) -> None:
     bits = sum(-(-layer.out_channels // 8) for layer in aggregator._layers.values())
     for item in aggregator.assign(1, everybody):
         assert item.objective["fedskel"]["set"] and item.bytes == cost.bytes and item.upload == cost.bytes + bits
-    aggregator.has[:2] = True
+    aggregator.has_trained[:2] = True
     items = aggregator.assign(2, everybody)
     assert [item.objective["fedskel"]["set"] for item in items] == [False, False, True]
     weights = {name: aggregator.pool["global"].state[f"{name}.weight"] for name in aggregator._layers}
@@ -178,10 +178,20 @@ class Parted(torch.nn.Module):
         return torch.cat([self.few(x), rest], 1)
 
 
+def test_a_ratio_is_the_share_of_filters_whatever_widths_come_near_it() -> None:
+    keys: dict[str, Any] = {"param_ratio": [0.3, 0.1], "groups": [2, 1], "model": "cnn_small"}
+    aggregator = server(FedSkelAggregator, "fedskel", clients=3, **keys)
+    assert aggregator.shares == pytest.approx([0.3, 0.1])
+    every = models.cost(models.named_spec("cnn_small", SHAPE, CLASSES)).parameters
+    few = models.cost(models.named_spec("lenet_6k", SHAPE, CLASSES)).parameters
+    keys = {"match_params": ["cnn_small", "lenet_6k"], "groups": [2, 1], "model": "cnn_small"}
+    assert server(FedSkelAggregator, "fedskel", clients=3, **keys).shares == pytest.approx([1.0, few / every])
+
+
 @pytest.mark.parametrize("ratio", [0.4, 0.05])
 def test_macs_are_those_of_gradients_that_pass_only_skeleton_filters(ratio: float) -> None:
     aggregator = server(FedSkelAggregator, "fedskel", clients=1, param_ratio=[ratio], groups=[1], every=2)
-    aggregator.has[:] = True
+    aggregator.has_trained[:] = True
     (item,) = aggregator.assign(2, np.array([1]))
     module = network()
     for name, layer in filters(network()).items():

@@ -153,6 +153,8 @@ def test_only_what_overlaps_travels() -> None:
     shared = sum(int(mask.sum()) * state[name].itemsize for name, mask in masks.items())
     assert [item.bytes for item in items] == [shared + bits] * 3
     assert items[0].compute_fraction == items[1].compute_fraction < items[2].compute_fraction == 1.0
+    part, every = aggregator.part_cost(1), aggregator.pool["global"].cost
+    assert items[0].training_fraction == pytest.approx(part.training_macs / every.training_macs)
 
 
 def test_passes_over_validation_samples_count_until_a_client_is_pruned_to_its_target() -> None:

@@ -28,6 +28,7 @@ from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.server.grpc_server import Coordinator
 from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.submodels import narrowed, rate_of
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
@@ -354,6 +355,9 @@ def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
         assert (
             left < 0.2 and item.objective["ticket"]["target"] == pytest.approx(left / 2) and item.compute_fraction < 0.3
         )
+        rate = rate_of(SPEC, 0.1 * models.cost(SPEC).parameters)
+        part, every = models.cost(narrowed(SPEC, rate)), aggregator.pool["global"].cost
+        assert item.training_fraction == pytest.approx(part.training_macs / every.training_macs)
         assert aggregator.traffic(item) < 0.5 * aggregator.pool["global"].cost.bytes
     whole = next(aggregator.item_of(client) for client in range(1, 7) if aggregator.type_of[client - 1] == 0)
     assert whole.objective["ticket"]["target"] == 0.5 and whole.compute_fraction == 1.0

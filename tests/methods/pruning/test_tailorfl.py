@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from client_settings import client_settings
 from hypothesis import given, settings
@@ -129,3 +130,8 @@ def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
     assert aggregator.personal_bytes()[0] < cost == aggregator.personal_bytes()[3]  # client 4 has not trained
     later = aggregator.assign(2, np.array([1]))[0]
     assert later.bytes < cost and later.compute_fraction < 1.0
+    part, whole = aggregator.part_cost(1), aggregator.pool["global"].cost
+    assert later.compute_fraction * whole.forward_macs == pytest.approx(part.forward_macs)
+    assert later.training_fraction is not None
+    assert later.training_fraction * whole.training_macs == pytest.approx(part.training_macs)  # another ratio
+    assert later.training_fraction != pytest.approx(later.compute_fraction, rel=1e-3)

@@ -154,13 +154,17 @@ def test_overwriting_blocks_with_falling_p_is_the_count_mean(seed: int, levels: 
 @pytest.mark.parametrize("distil", [False, True])
 def test_a_clients_cost_is_that_of_the_widths_that_it_draws(distil: bool) -> None:
     aggregator = server(FjordAggregator, "fjord", distil=distil, capacity=[1e15, 1, 1e15, 1e15, 1e15, 1e15])
-    macs = [aggregator.pool[key].cost.forward_macs for key in "abcde"]
+    costs = [aggregator.pool[key].cost for key in "abcde"]
     items = aggregator.assign(2, np.arange(1, 7))
-    assert items[1].model == "e" and items[1].compute_fraction == 1.0
+    assert items[1].model == "e" and items[1].compute_fraction == items[1].training_fraction == 1.0
     for item in items[2:]:
         drawn = drawn_widths(1, 2, item.client, 5, 2)
-        expected = sum(macs[choice] + (macs[0] if distil and choice else 0) for choice in drawn) / 2
-        assert item.compute_fraction * macs[0] == pytest.approx(expected)
+        for macs, fraction in (
+            ([cost.forward_macs for cost in costs], item.compute_fraction),
+            ([cost.training_macs for cost in costs], item.training_fraction),
+        ):
+            expected = sum(macs[choice] + (macs[0] if distil and choice else 0) for choice in drawn) / 2
+            assert fraction is not None and fraction * macs[0] == pytest.approx(expected)
         assert [widths["stem"] for widths in item.objective["widths"]] == [8, 7, 5, 4, 2]
 
 
