@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ def facts(record: "Job") -> dict[str, str]:
     from fedscale_ext.driver import jobs
     from fedscale_ext.metrics.restarts import count_restarts
 
+    record = _with_last_round(record)
     known = {
         "job": record.name,
         "status": record.state(),
@@ -75,7 +77,7 @@ def row(name: str) -> list[str]:
     from fedscale_ext.driver import jobs
 
     try:
-        job = jobs.find(name)
+        job = _with_last_round(jobs.find(name))
     except UserError:
         return [name, "damaged", "", "", "", ""]
     state = job.state()
@@ -105,6 +107,21 @@ def row_in_sweep(name: str, run: Path | None) -> list[str]:
     else:
         status = "forgotten" if record is None else "replaced"
     return [name, status, "", "", "", ""]
+
+
+def _with_last_round(job: "Job") -> "Job":
+    """The record of a job with its last round, of which a driver that was killed may not have heard."""
+    if job.state() == job.status:
+        return job
+    from fedscale_ext.core.errors import UserError
+    from fedscale_ext.report.loading import load_job
+
+    try:
+        trained = load_job(job.log_dir)
+    except UserError:  # it has no round, or is damaged, which others tell
+        return job
+    accuracy = (trained.summary["accuracy"] or {}).get("mean")
+    return replace(job, round={"round": trained.rounds_done, "rounds": trained.rounds_asked}, accuracy=accuracy)
 
 
 def _progress(job: "Job") -> str:

@@ -180,8 +180,8 @@ def _devices(axis: Axes, arms: Sequence[Arm], classes: DeviceClasses) -> None:
     """Mean accuracy of the clients in each class of devices by capacity."""
     for index, (arm, means) in enumerate(zip(arms, classes.means, strict=True)):
         if means is not None:
-            axis.plot(range(len(means)), means, marker="o", markersize=5, linewidth=1.8, label=legend_label(short(arm.label)),
-                      **style(index))  # fmt: skip
+            name = legend_label(short(arm.label))
+            axis.plot(range(len(means)), means, marker="o", markersize=5, linewidth=1.8, label=name, **style(index))
     names = [name.replace(" ", "\n") for name in classes.names]  # side by side, six would overlap
     axis.set_xticks(range(len(names)), names)
     axis.set_xlim(-0.3, len(names) - 0.7)

@@ -9,11 +9,13 @@ import threading
 
 import psutil
 import pytest
+from written_job import write_job
 
 from fedscale_ext.cli import job_status
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
+from fedscale_ext.report.loading import load_job
 
 from .conftest import done
 
@@ -208,3 +210,21 @@ def test_logs_follow_until_the_job_ends(state, fedscale, write_conf):
     assert done(first)[0] == 0
     assert out == (state / "jobs/fake/output.log").read_text()
     assert done(fedscale("driver", "logs", "fake"))[1] == out
+
+
+def test_status_tells_the_round_that_a_killed_driver_did_not_hear_of(state, tmp_path):
+    folder = write_job(tmp_path / "logs" / "killed" / "now", job_name="killed", rounds=10, finished=False)
+    heard = {"round": 9, "rounds": 20}
+    lost = dataclasses.replace(
+        jobs.Job("killed", "conf", str(tmp_path), "now", [], Proc("driver", 1, 0.0), host=platform.node()),
+        round=heard, accuracy=0.125, status="running",
+    )  # fmt: skip
+    jobs.write(lost)
+    mean = load_job(folder).summary["accuracy"]["mean"]
+    facts = job_status.facts(jobs.find("killed"))
+    assert (facts["status"], facts["round"], facts["accuracy"]) == ("failed", "10/20", f"{100 * mean:.1f} %")
+    assert job_status.row("killed")[1:4] == ["failed", "10/20", f"{100 * mean:.1f} %"]
+    (folder / "metrics.jsonl").write_text("")
+    assert job_status.row("killed")[1:4] == ["failed", "9/20", "12.5 %"]
+    jobs.write(dataclasses.replace(lost, status="failed"))  # its driver heard of all that it could
+    assert job_status.row("killed")[1:4] == ["failed", "9/20", "12.5 %"]
