@@ -73,7 +73,7 @@ def list_(
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
         description = read_description(path.parent)
         kind = "generated" if description.get("generated") else "real"
-        there.append([str(path.parent), str(description.get("name")), kind, str(description.get("clients"))])
+        there.append([str(path.parent), str(description.get("name", "")), kind, str(description.get("clients", ""))])
     if there:
         out.print()
         print_table(out, ["folder", "name", "kind", "clients"], there)

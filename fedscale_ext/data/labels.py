@@ -131,12 +131,22 @@ def class_notes(
     elif single:
         first = f"; that of {class_text(single[0], names)} is {where[single[0]]}" if sample else ""
         notes.append(f"{len(single):,} classes have a single sample each: {_numbers(single, names)}{first}")
-    untrained = np.flatnonzero((count > 0) & (np.bincount(labels[train], minlength=classes) == 0)).tolist()
+    return [*notes, *untrained_note(labels[train], labels[~train], names)]
+
+
+def untrained_note(train: np.ndarray, test: np.ndarray, names: Sequence[str] = ()) -> list[str]:
+    """A sentence about classes that have test samples and no training sample; [] if there is none.
+
+    Args:
+        train: Class of each training sample, int [n].
+        test: Class of each test sample, int [k].
+        names: Names of the classes.
+
+    """
+    untrained = np.setdiff1d(test, train).tolist()
     if len(untrained) == 1:
-        notes.append(f"{class_text(untrained[0], names)} has only test samples: nobody trains on it")
-    elif untrained:
-        notes.append(f"{len(untrained):,} classes have only test samples: {_numbers(untrained, names)}")
-    return notes
+        return [f"{class_text(untrained[0], names)} has only test samples: nobody trains on it"]
+    return [f"{len(untrained):,} classes have only test samples: {_numbers(untrained, names)}"] if untrained else []
 
 
 def _shared_names(names: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from fedscale_ext.data.cache import Progress
 from fedscale_ext.data.decoded import open_decoded
 from fedscale_ext.data.importing.notes import alike_note, shared_note
 from fedscale_ext.data.label_names import contradiction_notes, skipped_notes
-from fedscale_ext.data.labels import spent_note
+from fedscale_ext.data.labels import spent_note, untrained_note
 from fedscale_ext.data.layout import gaps_note, names_in
 from fedscale_ext.data.public_draw import PublicDraw, choose
 from fedscale_ext.data.registry import Shape, normalisation
@@ -171,6 +171,7 @@ def open_data_set(
         rows = np.flatnonzero(~held_out & (owner >= 0))
         public = rows[choose(cached.y[rows], public_draw, seed, owner[rows])]
         owner[public] = -1
+    owned_or_public = np.concatenate([np.flatnonzero(~held_out & (owner >= 0)), public])
     train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
     test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))
 
@@ -215,6 +216,11 @@ def open_data_set(
             *shared_note(file_keys[train_rows.rows], file_keys[test_rows.rows], test_path),
             *gaps_note(about, cached.y),
             *spent_note(cached.y[train_rows.rows], cached.y[public], cached.y[test_rows.rows], names_in(about.written)),
+            *(
+                []
+                if test_source != TEST_CSV
+                else untrained_note(cached.y[owned_or_public], cached.y[test_rows.rows], names_in(about.written))
+            ),
             *alike_note(train.clients if test is None else test.clients, "clients"),
         ),
         _mean=torch.tensor(mean).view(1, -1, 1, 1),

@@ -11,6 +11,7 @@ from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.notes import client_notes, shared_note
 from fedscale_ext.data.importing.writer import report_progress
 from fedscale_ext.data.label_names import contradictions, skipped_notes
+from fedscale_ext.data.labels import untrained_note
 from fedscale_ext.data.layout import describe, gaps_note, names_in, notes_in, read_layout
 from fedscale_ext.data.mapping import Mapping, data_folder
 from fedscale_ext.data.registry import Shape
@@ -76,7 +77,7 @@ def _client_notes(train: Mapping, test: Mapping | None) -> list[str]:
     names = train.clients if test is None else test.clients
     trained = np.bincount(train.client, minlength=len(names))
     tested = np.zeros_like(trained) if test is None else np.bincount(test.client, minlength=len(names))
-    return client_notes(names, trained, tested)
+    return client_notes(names, trained, tested, bad_tests=test is not None and not len(test))
 
 
 def verify(
@@ -143,6 +144,7 @@ def verify(
             *_repeated_files(train, test),
             *skipped_notes(label_names),
             *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
+            *([] if imported or test is None else untrained_note(train.labels, test.labels, names_in(about.written))),
             *([] if imported else _client_notes(train, test)),
         ),
     )

@@ -1,6 +1,7 @@
 import pytest
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.verify import verify
 
 
@@ -17,6 +18,16 @@ def test_everything_wrong_is_counted(make_folder):
     assert report.train_quantiles[0] == 1 and report.train_quantiles[-1] == 9
     assert report.test_quantiles == (0, 0, 0, 0, 1, 1, 1)
     assert not report.generated
+
+
+def test_classes_that_only_tests_have_are_told_and_bad_tests_are_not_held_out(make_folder):
+    folder = make_folder([("a", 0), ("b", 1)], [("a", 1), ("b", 2)])
+    assert "class 2 has only test samples: nobody trains on it" in verify(folder, "femnist").notes
+    assert "class 2 has only test samples: nobody trains on it" in open_data_set(folder, "femnist").notes
+    (folder / "client_data_mapping" / "test.csv").write_text("client_id,sample_path,label_name,label_id\na,no.png,,0\n")
+    report = verify(folder, "femnist")
+    assert not report.ok and any("test.csv has no usable rows: delete it" in problem for problem in report.problems)
+    assert not any("jobs hold out" in note for note in report.notes)
 
 
 def test_a_good_folder_is_ok(make_folder):

@@ -76,8 +76,13 @@ class SampleNotes:
         return notes
 
 
-def client_notes(names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.ndarray) -> list[str]:
-    """Sentences about clients by ``names``, for samples of each, int [clients]: alike names, only one split."""
+def client_notes(
+    names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.ndarray, *, bad_tests: bool = False
+) -> list[str]:
+    """Sentences about clients by ``names``, for samples of each, int [clients]: alike names, only one split.
+
+    With ``bad_tests``, there are rows of test samples, none of which can be used.
+    """
     trains, tests = train_sizes > 0, test_sizes > 0
     notes = alike_note(names, "clients")
     if len(names) > 1 and {name.strip().casefold() for name in names} <= _SPLITS:
@@ -89,9 +94,9 @@ def client_notes(names: Sequence[str], train_sizes: np.ndarray, test_sizes: np.n
     if (most := int(test_sizes.sum())) > (fewer := int(train_sizes.sum())):
         notes.append(f"there are more test samples ({most:,}) than training samples ({fewer:,}): in a split by "
                      "numbers, 0 is training and 1 is test")  # fmt: skip
-    if not tests.any():
+    if not tests.any() and not bad_tests:
         notes.append("there are no test samples: jobs hold out a share of each client's (test_split)")
-    elif (trains & ~tests).any():
+    elif tests.any() and (trains & ~tests).any():
         untested = [names[index] for index in np.flatnonzero(trains & ~tests).tolist()]
         notes.append(untested_note(len(untested), int(trains.sum())) + f" ({quoted(untested)})")
     return notes
