@@ -93,6 +93,9 @@ class RecordedRun:
             return Check("data, settings", "does not fit", "the data of header.json are not those of all rounds")
         if _digests(self.lines[-1]).get("settings") != expected["settings"]:
             return Check("data, settings", "does not fit", "the settings of header.json are not those of the rounds")
+        header = self.job.header
+        if other := [key for key in ("method", "seed") if header[key] != header["config"].get(key)]:
+            return Check("data, settings", "does not fit", f"header.json names another {other[0]} than its settings")
         return Check("data, settings", "fits", f"data {expected['data'][:12]}, as header.json has them")
 
     def _program(self) -> Check:

@@ -169,6 +169,8 @@ def test_a_damaged_checkpoint_and_a_changed_test_of_clients_are_found(copied: Ca
 HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "learning rate": lambda header: header["config"].update(learning_rate=0.5),
     "data": lambda header: header["data"].update(digest="0" * 64),
+    "seed": lambda header: header.update(seed=9),
+    "method": lambda header: header.update(method="local"),
     "files": lambda header: header["named_files"].update(device_conf_file={"a": "0"}),
 }
 
