@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from evals.benchmark import pooled, run
 from evals.benchmark.methods import Row
@@ -17,10 +18,17 @@ class NoResult(Exception):
     """Why a job has no result; one sentence."""
 
 
+class Outcome(NamedTuple):
+    """Figures of a job, and whether they were recorded before and the job was not trained now."""
+
+    figures: Mapping[str, float]
+    recorded: bool = False
+
+
 def train_job(
     name: str, label: str, row: Row, seed: int, rate: float, folders: Mapping[str, Path], results: Path
-) -> dict[str, float]:
-    """Return the figures of a job; its line is written into ``results``.
+) -> Outcome:
+    """Return the outcome of a job; its line is written into ``results``.
 
     Raises:
         NoResult: It could not be trained.
@@ -34,15 +42,15 @@ def train_job(
 
 def _job(
     name: str, label: str, row: Row, seed: int, rate: float, folders: Mapping[str, Path], results: Path
-) -> dict[str, float]:
-    """Figures of a job, trained now or recorded before with the same keys and networks."""
+) -> Outcome:
+    """Outcome of a job, trained now or recorded before with the same keys and networks."""
     task = TASKS[name]
     planned = run.job_keys(name, task, row, seed, rate, folders)
     method = "pooled" if row.pooled else row.method
     keys = {"method": method, "learning_rate": rate, "row": label, "plan": run.plan(planned, row)}
     for each in recorded(results).values():
         if (each.data, each.seed, dict(each.keys)) == (name, seed, keys):
-            return dict(each.figures)
+            return Outcome(dict(each.figures), recorded=True)
     if row.pooled:
         figures, code = pooled.figures(task, row.pooled, planned, seed, run.JOB), jobs.short_commit(commit())
     else:
@@ -51,7 +59,7 @@ def _job(
     measured = Measurement(name, "benchmark", seed, keys, figures, code=code)
     with locked(results):
         _record(Records.load(results), measured)
-    return figures
+    return Outcome(figures)
 
 
 def recorded(results: Path) -> dict[str, Measurement]:

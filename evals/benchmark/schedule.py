@@ -6,12 +6,12 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 
 from evals.benchmark.methods import ROWS, Row
-from evals.benchmark.row import NoResult
+from evals.benchmark.row import NoResult, Outcome
 from evals.benchmark.standing import OWN
 from evals.benchmark.tasks import TASKS
 
-TrainJob = Callable[[str, str, Row, int, float], Mapping[str, float]]
-"""Trains a job of (task, label, row, seed, learning rate) and returns its figures; NoResult if it cannot."""
+TrainJob = Callable[[str, str, Row, int, float], Outcome]
+"""Trains a job of (task, label, row, seed, learning rate) and returns its outcome; NoResult if it cannot."""
 Tell = Callable[[str], None]
 
 
@@ -94,7 +94,7 @@ def train_rows(
     ]
     jobs = sum(len(tried) + len(plan.seeds) for plan in plans)
     begun, failures = 0, []
-    running: dict[Future[Mapping[str, float]], tuple[_Plan, int, float]] = {}
+    running: dict[Future[Outcome], tuple[_Plan, int, float]] = {}
     while True:
         for plan in plans:
             while len(running) < workers and (job := plan.take()) is not None:
@@ -107,7 +107,7 @@ def train_rows(
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             plan, seed, rate = running.pop(future)
             try:
-                figures = future.result()
+                figures, was_recorded = future.result()
             except NoResult as reason:
                 if plan.failed(seed):
                     failures.append(str(reason))
@@ -115,4 +115,5 @@ def train_rows(
                     tell(f"{plan.task}: {plan.label}, learning rate {rate:g} is not chosen: {reason}")
                 continue
             plan.ended(seed, rate, figures)
-            tell(f"{plan.task}: {plan.label}, seed {seed}, learning rate {rate:g}: {figures[OWN]:.2f} %")
+            aside = " (recorded before, so not trained now)" if was_recorded else ""
+            tell(f"{plan.task}: {plan.label}, seed {seed}, learning rate {rate:g}: {figures[OWN]:.2f} %{aside}")

@@ -57,7 +57,8 @@ def benchmark(
 
     All methods have the same clients, devices and public samples, and an equal budget of training MACs. The method
     takes the best of three learning rates, tried on a separate seed. A shipped method runs with the settings of its
-    row; with --set it becomes a row of yours. The same command continues a stopped one: finished jobs do not run again.
+    row; with --set it becomes a row of yours. The same command continues a stopped one: finished jobs do not run again,
+    nor do recorded ones.
 
     Without a method, the command shows the recorded rows.
 

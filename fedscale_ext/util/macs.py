@@ -55,6 +55,11 @@ class MacCounter:
             with self._lock:
                 self._macs += mode.flops // 2
 
+    def add(self, macs: int) -> None:
+        """Add what others computed for these blocks."""
+        with self._lock:
+            self._macs += macs
+
     def read(self) -> int | None:
         """Return the MACs so far, and start anew; None where it is not on."""
         macs, self._macs = self._macs, 0

@@ -1,10 +1,9 @@
 """Rows try their learning rates before their seeds, jobs fill the workers, and a row that fails stops no other."""
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from evals.benchmark.methods import Row
-from evals.benchmark.row import NoResult
+from evals.benchmark.row import NoResult, Outcome
 from evals.benchmark.schedule import train_rows
 
 ROWS = {"A": Row("fedavg"), "B": Row("fedprox")}
@@ -16,11 +15,11 @@ def trained(
     """The jobs (label, seed, learning rate) in the order in which they began, the failures and the told lines."""
     begun: list[tuple[str, int, float]] = []
 
-    def train(task: str, label: str, row: Row, seed: int, rate: float) -> Mapping[str, float]:
+    def train(task: str, label: str, row: Row, seed: int, rate: float) -> Outcome:
         begun.append((label, seed, rate))
         if label == fails[0] and seed == 6 and rate in fails[1]:
             raise NoResult(f"{label} on {task}: no")
-        return {"own %": {0.03: 1.0, 0.1: 3.0, 0.3: 2.0}[rate] if label == "A" else rate}
+        return Outcome({"own %": {0.03: 1.0, 0.1: 3.0, 0.3: 2.0}[rate] if label == "A" else rate}, recorded=seed == 2)
 
     messages: list[str] = []
     with ThreadPoolExecutor(workers) as pool:
@@ -43,6 +42,8 @@ def test_each_seed_has_the_rate_that_was_best_on_a_seed_of_its_own() -> None:
 def test_a_single_rate_is_not_tried() -> None:
     begun, failures, messages = trained(1, rates=(0.1,))
     assert begun == [("A", 1, 0.1), ("A", 2, 0.1), ("B", 1, 0.1), ("B", 2, 0.1)] and not failures
+    assert messages[1] == "har: A, seed 1, learning rate 0.1: 3.00 %"
+    assert messages[3] == "har: A, seed 2, learning rate 0.1: 3.00 % (recorded before, so not trained now)"
     assert messages[0] == "har: A, seed 1, learning rate 0.1 begins: job 1 of 4"
 
 
@@ -68,9 +69,9 @@ def test_a_task_with_rows_of_its_own_has_these_and_anybodys() -> None:
     rows = {"FedProto": Row("fedproto"), "HeteroFL": Row("heterofl"), "mine": Row("mine", is_users=True)}
     begun: list[tuple[str, str]] = []
 
-    def train(task: str, label: str, row: Row, seed: int, rate: float) -> Mapping[str, float]:
+    def train(task: str, label: str, row: Row, seed: int, rate: float) -> Outcome:
         begun.append((task, label))
-        return {"own %": 1.0}
+        return Outcome({"own %": 1.0})
 
     messages: list[str] = []
     with ThreadPoolExecutor(1) as pool:

@@ -21,6 +21,7 @@ from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.util.macs import MacCounter
 
 SHAPE, CLASSES = (1, 8, 8), 5
 
@@ -58,7 +59,7 @@ def server(
     )
     aggregator.emit, aggregator.client_tensors_by_kind, aggregator.notices = aggregator.events.append, {}, {}
     aggregator.deadline, aggregator.population = DeadlineNotices(config, aggregator.notice), None
-    aggregator.data_info = {"digest": ""}
+    aggregator.data_info, aggregator.mac_counter = {"digest": ""}, MacCounter(on=False)
     aggregator.init_state(None, aggregator.task)
     return aggregator
 

@@ -10,11 +10,12 @@ from job_results import run_job
 from tiny_job import tiny_data, write_job_file
 from torch import Tensor
 
+from fedscale_ext import models
 from fedscale_ext.method import State
 from fedscale_ext.methods.exchange import fedgh
 
 ROUNDS, FEATURES, EPOCHS = 2, 6, 3
-CLASSES = 62
+CLASSES, PUBLIC = 62, 8
 JOB = {"method": "fedgh", "model": "lenet_6k", "fedgh.types": ["lenet_6k"], "fedgh.representation": FEATURES,
        "fedgh.epochs": EPOCHS, "rounds": ROUNDS, "local_steps": 1, "num_participants": 3}  # fmt: skip
 
@@ -44,6 +45,15 @@ def test_the_servers_training_is_counted_and_changes_nothing(job: Path, monkeypa
     assert counting["rounds"] == plain["rounds"]
     assert summary(job, "counting")["cost"]["server_macs"] == sum(macs) > 0
     assert summary(job, "plain")["cost"]["server_macs"] is None
+
+
+def test_the_ensembles_logits_are_the_servers_work(job: Path) -> None:
+    """Executors compute them for it."""
+    settings = {"method": "feddf", "feddf.types": ["lenet_6k"], "feddf.groups": [7], "feddf.steps": 0,
+                "public_samples": PUBLIC, "rounds": 2, "local_steps": 1, "num_participants": 3}  # fmt: skip
+    lines = run_job(job, "feddf", at_once=True, **settings, count_server_macs=True)["rounds"]
+    logits = PUBLIC * models.cost(models.named_spec("lenet_6k", (1, 28, 28), CLASSES)).forward_macs
+    assert [line["server_macs"] for line in lines] == [len(line["participants"]) * logits for line in lines]
 
 
 def summary(job: Path, name: str) -> dict[str, Any]:

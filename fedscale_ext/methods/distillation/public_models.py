@@ -2,7 +2,7 @@
 
 The server of FedDF and Fed-ET distils alone: clients train the model of their type and know nothing of public data. It
 needs every participant's logits of its public samples. Executors compute them, as they have the models at hand. This
-counts neither as the devices' work nor as traffic.
+counts as the server's work, and neither as the devices' nor as traffic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -147,6 +147,8 @@ class EnsembleAggregator(PublicModelsAggregator):
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Give each type its mean, after the server has distilled the ensemble."""
+        forward_macs = (self.pool[update.item.model].cost.forward_macs for update in updates)
+        self.mac_counter.add(len(self.public.x) * sum(forward_macs))  # of the ensemble's logits
         for key, state in self.distilled(round, means, self.answers(updates), updates).items():
             self.pool.update(key, state)
 

@@ -54,7 +54,9 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.search.mixtures import mixture_of
+from fedscale_ext.models.counting import BATCH, count
 from fedscale_ext.models.memory import training_memory
+from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.supernet.family import mixed, path_of
 from fedscale_ext.training.adam import Adam
 from fedscale_ext.training.optimizers import optimizer_of
@@ -102,6 +104,18 @@ class FedNASParams:
         check_ranges(self, "fednas")
         if self.lambda_train + self.lambda_val <= 0:
             raise UserError("fednas.lambda_train and lambda_val must not both be zero")
+
+
+def alphas_share(spec: ModelSpec) -> float:
+    """MACs of a backward pass to a mixture's alphas, as a share of that to its weights.
+
+    It has no gradients of weights, and none of what comes before the first alphas.
+    """
+    network = skeleton(spec)
+    for name, tensor in network.named_parameters():
+        tensor.requires_grad_(name.startswith(ALPHAS))
+    forward, both = count(network, torch.empty(BATCH, *spec["input_shape"], device="meta"))
+    return (both - forward) / (models.cost(spec).training_macs - forward)
 
 
 class FedNASClient(MultiModelClient):
@@ -169,6 +183,7 @@ class FedNASAggregator(FedAvgAggregator):
         """Create w_0 and alpha_0 of the mixture."""
         spec = self._mixture()
         supernet = self.pool.add(SEARCHED, spec, models.initial_state(spec, self.seed))
+        self._alphas_share = alphas_share(spec)
         self.report_weak(supernet.cost.forward_macs, "they would train it all the same")
         rounds, searched = self.args.rounds, self.params.search_rounds
         if rounds < searched:
@@ -212,11 +227,14 @@ class FedNASAggregator(FedAvgAggregator):
         adam = {"lr": p.alpha_lr, "beta1": p.alpha_beta1, "beta2": p.alpha_beta2, "weight_decay": p.alpha_weight_decay}
         search = {"train": p.lambda_train, "val": p.lambda_val, "adam": adam}
         objective, overrides = {"search": search}, {"held_out": p.val_ratio}
-        effort = 1.0 + (p.lambda_train > 0) + (p.lambda_val > 0)  # passes of each step
+        passes, backward = (p.lambda_train > 0) + (p.lambda_val > 0), self._alphas_share  # of alphas, in each step
         return [
-            WorkItem(client, SEARCHED, objective, overrides, compute_fraction=effort)
+            WorkItem(
+                client, SEARCHED, objective, overrides,
+                compute_fraction=1.0 + passes * backward, forward_fraction=passes * (1.0 - backward),
+            )
             for client in participants.tolist()
-        ]
+        ]  # fmt: skip
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the clients' means of w and alpha, by samples (Algorithm 1, server)."""

@@ -20,6 +20,7 @@ from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNAS
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.util.macs import MacCounter
 from methods.harness import aggregate, equal, play, server, trained_states, updates_for
 from methods.small_space import spec_of, written
 
@@ -93,6 +94,20 @@ def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, 
     assert result["trained_size"] == 2 * len(rows)
 
 
+@pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])
+def test_an_item_counts_what_a_client_multiplies(fednas: Any, tmp_path: Path, train: float, val: float) -> None:
+    aggregator, counter = fednas(lambda_train=train, lambda_val=val), MacCounter()
+    cost = aggregator.pool[SEARCHED].cost
+    item = aggregator.assign(1, np.array([2]))[0]
+    with counter.counting():
+        seen = FedNASClient(settings(train=train, val=val, local_steps=2)).train(
+            samples(12), network(tmp_path), settings(train=train, val=val, local_steps=2)
+        )["trained_size"]
+    macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
+    assert seen * macs == pytest.approx(counter.read())
+    assert item.compute_fraction + item.forward_fraction == pytest.approx(1 + (train > 0) + (val > 0))
+
+
 def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> None:
     conf = settings(train=0.0)
     module = network(tmp_path)
@@ -122,7 +137,7 @@ def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
     for init in ("random", "inherited"):
         aggregator = fednas(search_rounds=2, init=init)
         item = aggregator.assign(1, np.array([2]))[0]
-        assert (item.model, item.compute_fraction, item.overrides["held_out"]) == (SEARCHED, 3.0, 0.5)
+        assert (item.model, item.overrides["held_out"]) == (SEARCHED, 0.5)
         play(aggregator, 1)
         state = dict(aggregator.pool[SEARCHED].state)
         assert DERIVED not in aggregator.pool and aggregator.evaluation_plan().serve == [SEARCHED] * 6
