@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,14 @@ _SEEDS = 3
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of a task's table: ``runs`` are its jobs by seed."""
+    """A row of a task's table: ``runs`` are its jobs by seed, all with one learning rate.
+
+    ``is_again``: there is a row of this label with another learning rate, which was recorded first.
+    """
 
     label: str
     runs: Mapping[int, Measurement]
+    is_again: bool = False
 
     def values(self, figure: str) -> np.ndarray:
         """Return a figure of each seed, float64 [seeds]."""
@@ -31,9 +36,14 @@ class Entry:
         return float(self.values("beyond capacity").max())
 
     @property
+    def name(self) -> str:
+        """Return the label, and the learning rate where another row has the label, too."""
+        return f"{self.label}, learning rate {self.rate:g}" if self.is_again else self.label
+
+    @property
     def title(self) -> str:
-        """Return the label, with a mark where clients train more than their devices afford."""
-        return f"{self.label} ({self.beyond:.0f} beyond)" if self.beyond > 0 else self.label
+        """Return the name, with a mark where clients train more than their devices afford."""
+        return f"{self.name} ({self.beyond:.0f} beyond)" if self.beyond > 0 else self.name
 
     @property
     def rate(self) -> float:
@@ -42,13 +52,23 @@ class Entry:
 
 
 def entries(runs: Sequence[Measurement], task: str) -> list[Entry]:
-    """Return the rows of a task that have a result, best first."""
+    """Return the rows of a task that have a result, best first.
+
+    Jobs with the same label and another learning rate are a row of their own. Those of another plan than the first of
+    their label, as of an earlier version, are left out.
+    """
     seeds = TASKS[task].seeds
-    by_label: dict[str, dict[int, Measurement]] = {}
+    plans: dict[str, Any] = {}
+    jobs: dict[str, dict[float, dict[int, Measurement]]] = {}  # label -> learning rate -> seed -> job
     for run in runs:
-        if run.data == task and run.seed in seeds:
-            by_label.setdefault(str(run.keys["row"]), {})[run.seed] = run
-    rows = [Entry(label, jobs) for label, jobs in by_label.items()]
+        label, plan = str(run.keys["row"]), run.keys.get("plan")
+        if run.data == task and run.seed in seeds and plans.setdefault(label, plan) == plan:
+            jobs.setdefault(label, {}).setdefault(float(run.keys["learning_rate"]), {})[run.seed] = run
+    rows = [
+        Entry(label, by_seed, is_again=number > 0)
+        for label, by_rate in jobs.items()
+        for number, by_seed in enumerate(by_rate.values())
+    ]
     return sorted(rows, key=lambda entry: -float(entry.values(OWN).mean()))
 
 
@@ -58,7 +78,7 @@ def complete(rows: Sequence[Entry]) -> list[Entry]:
 
 
 def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
-    """Return the rank of each method for each seed that all have, 1 the best; ties share the mean of ranks.
+    """Return the rank of each method, by its row's name, for each seed that all have, 1 the best; ties share the mean of ranks.
 
     Rows with fewer than three seeds have no rank, unless all have fewer: the others would lose seeds by them.
     """
@@ -72,4 +92,4 @@ def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
         len(methods), -1
     )
     above = (accuracies[None] > accuracies[:, None]).sum(1) + ((accuracies[None] == accuracies[:, None]).sum(1) - 1) / 2
-    return {row.label: 1 + above[number] for number, row in enumerate(methods)}
+    return {row.name: 1 + above[number] for number, row in enumerate(methods)}

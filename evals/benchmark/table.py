@@ -37,7 +37,7 @@ def accuracy_cells(rows: Sequence[Entry]) -> list[list[str]]:
     for row in _methods_first(rows):
         own = mean_and_spread(row.values(OWN))
         accuracies = [_mean(row.values(figure), digits) for figure, digits in _ACCURACIES.values()]
-        rank, rate = _rank(of_seeds.get(row.label)), f"{row.rate:g}"
+        rank, rate = _rank(of_seeds.get(row.name)), f"{row.rate:g}"
         lines.append([row.title, row_of(row.label).family, rank, own, *accuracies, rate, str(len(row.runs))])
     return lines
 

@@ -1,6 +1,7 @@
 """The benchmark's plan is fair, and its page says what its lines say."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,16 @@ def test_a_row_with_fewer_seeds_takes_no_seed_from_the_ranks_of_others() -> None
     one = Measurement("har", "benchmark", 1, {"row": "Hermes", "learning_rate": 0.1}, lines()[0].figures)
     ranked = standing.ranks(standing.entries([*lines(), one], "har"))
     assert "Hermes" not in ranked and all(len(each) == 2 for each in ranked.values())
+
+
+def test_jobs_with_another_learning_rate_or_plan_are_not_averaged_with_a_rows() -> None:
+    again = replace(lines()[0], keys={**lines()[0].keys, "learning_rate": 0.3}, figures={"own %": 10.0})
+    earlier = replace(lines()[0], keys={**lines()[0].keys, "plan": "earlier"}, figures={"own %": 20.0})
+    rows = {row.title: row for row in standing.entries([*lines(), again, earlier], "har")}
+    assert rows["HeteroFL"].values(standing.OWN).tolist() == [50.0, 70.0] and rows["HeteroFL"].rate == 0.1
+    assert rows["HeteroFL, learning rate 0.3"].values(standing.OWN).tolist() == [10.0]
+    assert standing.ranks(list(rows.values())).keys() == {"HeteroFL", "FjORD"}  # the other has one seed
+    assert rows.keys() == {"HeteroFL", "HeteroFL, learning rate 0.3", "FjORD", "local only"}
 
 
 def test_seeds_that_choose_learning_rates_are_no_results() -> None:
