@@ -78,9 +78,9 @@ def complete(rows: Sequence[Entry]) -> list[Entry]:
 
 
 def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
-    """Return the rank of each method, by its row's name, for each seed that all have, 1 the best; ties share the mean of ranks.
+    """Return the rank of each method for each seed that all have, 1 the best, by its row's name.
 
-    Rows with fewer than three seeds have no rank, unless all have fewer: the others would lose seeds by them.
+    Ties share the mean of ranks. Rows with fewer than three seeds have no rank, unless all have fewer: the others would lose seeds by them.
     """
     methods = [row for row in rows if not row_of(row.label).reference]
     least = min(_SEEDS, max((len(row.runs) for row in methods), default=0))
