@@ -80,7 +80,8 @@ def complete(rows: Sequence[Entry]) -> list[Entry]:
 def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
     """Return the rank of each method for each seed that all have, 1 the best, by its row's name.
 
-    Ties share the mean of ranks. Rows with fewer than three seeds have no rank, unless all have fewer: the others would lose seeds by them.
+    Ties share the mean of ranks. Rows with fewer than three seeds have no rank, unless all have fewer: the others would
+    lose seeds by them.
     """
     methods = [row for row in rows if not row_of(row.label).reference]
     least = min(_SEEDS, max((len(row.runs) for row in methods), default=0))
