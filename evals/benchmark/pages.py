@@ -41,7 +41,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **MB up, MB down**: what all clients sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual h**: hours that the clients' devices would take.
-- **server TMACs, server s**: the server's work after rounds (– if not counted), and its seconds on the run's machine.
+- **server TMACs, server s**: the server's work (– if not counted), and its seconds on the run's machine.
 """
 
 

@@ -315,8 +315,8 @@ class JobKeys(BaseModel):
     )
     count_server_macs: bool = Field(
         False,
-        description="Counts the multiply-accumulates of the server's own step after each round: `server_macs` in "
-        "metrics.jsonl and summary.json. The step takes longer for it.",
+        description="Counts the multiply-accumulates of the server's own work in each round: `server_macs` in "
+        "metrics.jsonl and summary.json. The work takes longer for it.",
     )
     checkpoint_interval: int = Field(1, ge=1, description="Rounds from one checkpoint to the next.")
     checkpoint_keep: int = Field(3, ge=1, description="Number of the last checkpoints that are kept.")

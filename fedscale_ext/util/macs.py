@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
@@ -97,5 +98,6 @@ class _Counting(TorchDispatchMode):
                 result = func.decompose(*args, **kwargs)
             return func(*args, **kwargs) if result is NotImplemented else result
         result = func(*args, **kwargs)
-        self.flops += flops_of(*args, **kwargs, out_val=result)
+        if not any(isinstance(each, Tensor) and each.is_meta for each in args):  # those are counted, not computed
+            self.flops += flops_of(*args, **kwargs, out_val=result)
         return result

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reference_jobs
 from job_results import run_job
+from methods.small_space import spec_of, written
 from tiny_job import tiny_data, write_job_file
 from torch import Tensor
 
 from fedscale_ext import models
 from fedscale_ext.method import State
 from fedscale_ext.methods.exchange import fedgh
+from fedscale_ext.models.supernet.costs import dearest_path
+from fedscale_ext.models.supernet.family import path_of
 
 ROUNDS, FEATURES, EPOCHS = 2, 6, 3
 CLASSES, PUBLIC = 62, 8
@@ -54,6 +58,25 @@ def test_the_ensembles_logits_are_the_servers_work(job: Path) -> None:
     lines = run_job(job, "feddf", at_once=True, **settings, count_server_macs=True)["rounds"]
     logits = PUBLIC * models.cost(models.named_spec("lenet_6k", (1, 28, 28), CLASSES)).forward_macs
     assert [line["server_macs"] for line in lines] == [len(line["participants"]) * logits for line in lines]
+
+
+def test_what_a_growing_model_would_cost_is_not_computed_and_judged_paths_are(job: Path, tmp_path: Path) -> None:
+    grown = {"method": "fedtrans", "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9, "rounds": 4,
+             "local_steps": 1, "num_participants": 3}  # fmt: skip
+    lines = run_job(job, "grown", at_once=True, **grown, count_server_macs=True)["rounds"]
+    assert lines[-1]["models"] > 1 and [line["server_macs"] for line in lines] == [0] * 4
+    judged = reference_jobs.jobs(written(tmp_path))["fedoras"]
+    lines = {}
+    for recalibrate in (False, True):
+        keys = {**judged, "fedoras.recalibrate": recalibrate, "count_server_macs": True}
+        lines[recalibrate] = run_job(job, f"judged_{recalibrate}", at_once=True, **keys)["rounds"]
+    spent = {name: [line["server_macs"] for line in each] for name, each in lines.items()}
+    assert [macs > 0 for macs in spent[False]] == [False, True, False]  # before the round of fine-tuning
+    held_out, evaluations = 26, judged["fedoras.evaluations"]
+    spec = spec_of((1, 28, 28), CLASSES, tmp_path)
+    dearest = models.cost(path_of(spec, dearest_path(spec))).forward_macs
+    assert 0 < spent[False][1] <= held_out * evaluations * dearest
+    assert spent[True][1] % 2 == 0 and spent[True][1] <= 2 * held_out * evaluations * dearest
 
 
 def summary(job: Path, name: str) -> dict[str, Any]:

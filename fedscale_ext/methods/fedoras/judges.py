@@ -57,11 +57,22 @@ class Judges:
     def __call__(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
         """Scores of paths, float64 [paths]; NaN for a path that could not be judged."""
         if self._params.evaluation == "central":
+            self._count(paths)
             return self._central(paths)
         return self._federated(tier, generation, paths)
 
+    def _count(self, paths: list[Path]) -> None:
+        """Count a central judgement as the server's work, though executors do it."""
+        costs, passes = self._training.macs, 1 + self._params.recalibrate
+        macs = path_macs(costs, np.array([costs.indices(path) for path in paths])).sum()
+        self._job.mac_counter.add(passes * self._central_samples * int(macs))
+
+    @property
+    def _central_samples(self) -> int:
+        return ceil(self._params.val_fraction * self.held_out.sum())
+
     def _central(self, paths: list[Path]) -> np.ndarray:
-        samples = ceil(self._params.val_fraction * self.held_out.sum())
+        samples = self._central_samples
         at_once = max(1, _UNIT_SAMPLES // samples)
         parts = max(ceil(len(paths) / at_once), min(SPREAD["cpu"], len(paths)))
         requests = [

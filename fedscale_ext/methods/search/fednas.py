@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.local_steps import batches, hold_out
+from fedscale_ext.core.local_steps import batches, hold_out, trained_on
 from fedscale_ext.method import (
     About,
     ClientSamples,
@@ -227,14 +227,20 @@ class FedNASAggregator(FedAvgAggregator):
         adam = {"lr": p.alpha_lr, "beta1": p.alpha_beta1, "beta2": p.alpha_beta2, "weight_decay": p.alpha_weight_decay}
         search = {"train": p.lambda_train, "val": p.lambda_val, "adam": adam}
         objective, overrides = {"search": search}, {"held_out": p.val_ratio}
-        passes, backward = (p.lambda_train > 0) + (p.lambda_val > 0), self._alphas_share  # of alphas, in each step
-        return [
-            WorkItem(
-                client, SEARCHED, objective, overrides,
-                compute_fraction=1.0 + passes * backward, forward_fraction=passes * (1.0 - backward),
-            )
-            for client in participants.tolist()
-        ]  # fmt: skip
+        return [self._searching(client, objective, overrides) for client in participants.tolist()]
+
+    def _searching(self, client: int, objective: Mapping[str, Any], overrides: Mapping[str, Any]) -> WorkItem:
+        passes, backward = self._passes(client, overrides), self._alphas_share
+        return WorkItem(
+            client, SEARCHED, objective, overrides,
+            compute_fraction=1.0 + passes * backward, forward_fraction=passes * (1.0 - backward),
+        )  # fmt: skip
+
+    def _passes(self, client: int, overrides: Mapping[str, Any]) -> float:
+        """Passes of the alphas' losses, per pass of the weights': on the same batches, and on those of validation."""
+        p, samples, sizes = self.params, int(self.task.train_sizes[client - 1]), self.task.step_sizes(client, overrides)
+        validated = min(samples - trained_on(samples, p.val_ratio), self.task.batch_size) * len(sizes)
+        return (p.lambda_train > 0) + (p.lambda_val > 0) * validated / float(sizes.sum())
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the clients' means of w and alpha, by samples (Algorithm 1, server)."""

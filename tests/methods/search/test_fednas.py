@@ -51,7 +51,8 @@ def network(tmp_path: Path) -> torch.nn.Module:
 
 def settings(**changes: Any) -> ClientConfig:
     search = {"train": changes.pop("train", 1.0), "val": changes.pop("val", 1.0), "adam": ADAM}
-    return client_settings(search=search, held_out=0.5, **{"local_steps": 1, "batch_size": 16, **changes})
+    defaults = {"local_steps": 1, "batch_size": 16, "held_out": 0.5}
+    return client_settings(search=search, **{**defaults, **changes})
 
 
 def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_network(fednas: Any) -> None:
@@ -94,18 +95,23 @@ def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, 
     assert result["trained_size"] == 2 * len(rows)
 
 
+@pytest.mark.parametrize("ratio", [0.5, 0.2])
 @pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])
-def test_an_item_counts_what_a_client_multiplies(fednas: Any, tmp_path: Path, train: float, val: float) -> None:
-    aggregator, counter = fednas(lambda_train=train, lambda_val=val), MacCounter()
-    cost = aggregator.pool[SEARCHED].cost
-    item = aggregator.assign(1, np.array([2]))[0]
+def test_an_item_counts_what_a_client_multiplies(
+    fednas: Any, tmp_path: Path, train: float, val: float, ratio: float
+) -> None:
+    aggregator, counter = fednas(lambda_train=train, lambda_val=val, val_ratio=ratio), MacCounter()
+    cost, task = aggregator.pool[SEARCHED].cost, aggregator.task
+    item = aggregator.assign(1, np.array([1]))[0]
+    conf = settings(train=train, val=val, local_steps=task.local_steps, batch_size=task.batch_size, held_out=ratio)
     with counter.counting():
-        seen = FedNASClient(settings(train=train, val=val, local_steps=2)).train(
-            samples(12), network(tmp_path), settings(train=train, val=val, local_steps=2)
-        )["trained_size"]
+        data = samples(int(task.train_sizes[0]))
+        seen = FedNASClient(conf).train(data, network(tmp_path), conf)["trained_size"]
     macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
     assert seen * macs == pytest.approx(counter.read())
-    assert item.compute_fraction + item.forward_fraction == pytest.approx(1 + (train > 0) + (val > 0))
+    held = {0.5: 5, 0.2: 2}[ratio]  # of 10, in batches of 5
+    passes = 1 + (train > 0) + (val > 0) * held / 5
+    assert item.compute_fraction + item.forward_fraction == pytest.approx(passes)
 
 
 def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> None:
