@@ -139,12 +139,16 @@ def verify(
         bad_rows=counts["path"] + counts["row"],
         contradictory_names=counts["name"],
         problems=tuple(problems),
-        notes=(
-            *notes_in(about.written),
-            *_repeated_files(train, test),
-            *skipped_notes(label_names),
-            *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
-            *([] if imported or test is None else untrained_note(train.labels, test.labels, names_in(about.written))),
-            *([] if imported else _client_notes(train, test)),
+        notes=tuple(
+            dict.fromkeys(
+                (
+                    *notes_in(about.written),
+                    *_repeated_files(train, test),
+                    *skipped_notes(label_names),
+                    *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
+                    *([] if test is None else untrained_note(train.labels, test.labels, names_in(about.written))),
+                    *([] if imported else _client_notes(train, test)),
+                )
+            )
         ),
     )

@@ -21,12 +21,14 @@ def test_help_is_fast_and_imports_nothing_heavy():
         "except SystemExit: pass\n"
         "print(sorted({'torch', 'fedscale', 'numpy', 'yaml', 'pydantic', 'matplotlib', 'psutil'} & set(sys.modules)))"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.stdout.splitlines()[-1] == "[]"
-    # seconds of computing: what a clock on the wall shows depends on what else the machine does
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    seconds = []  # of computing: what a clock on the wall shows depends on what else the machine does
+    for _ in range(5):  # and so do these, if less
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.stdout.splitlines()[-1] == "[]"
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 0.5
 
 
 def test_version(call):

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from fedscale_ext.core.errors import UserError
@@ -24,6 +26,9 @@ def test_classes_that_only_tests_have_are_told_and_bad_tests_are_not_held_out(ma
     folder = make_folder([("a", 0), ("b", 1)], [("a", 1), ("b", 2)])
     assert "class 2 has only test samples: nobody trains on it" in verify(folder, "femnist").notes
     assert "class 2 has only test samples: nobody trains on it" in open_data_set(folder, "femnist").notes
+    (folder / "dataset.json").write_text(json.dumps({"data_set": "femnist", "notes": ["class 2 is strange"]}))
+    imported = verify(folder, "femnist").notes  # and edited since
+    assert imported == ("class 2 is strange", "class 2 has only test samples: nobody trains on it")
     (folder / "client_data_mapping" / "test.csv").write_text("client_id,sample_path,label_name,label_id\na,no.png,,0\n")
     report = verify(folder, "femnist")
     assert not report.ok and any("test.csv has no usable rows: delete it" in problem for problem in report.problems)
