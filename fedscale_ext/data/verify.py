@@ -120,6 +120,14 @@ def verify(
             report_progress(progress, done, total)
     labels = np.concatenate([part.labels for part in parts])
     clients = len(train.clients)
+    notes = [
+        *notes_in(about.written),
+        *_repeated_files(train, test),
+        *skipped_notes(label_names),
+        *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
+        *([] if test is None else untrained_note(train.labels, test.labels, names_in(about.written))),
+        *([] if imported else _client_notes(train, test)),
+    ]
     return Verification(
         name=about.name,
         data_set=data_set,
@@ -139,16 +147,5 @@ def verify(
         bad_rows=counts["path"] + counts["row"],
         contradictory_names=counts["name"],
         problems=tuple(problems),
-        notes=tuple(
-            dict.fromkeys(
-                (
-                    *notes_in(about.written),
-                    *_repeated_files(train, test),
-                    *skipped_notes(label_names),
-                    *([] if imported else [*conversions.sentences(about.stored, ""), *gaps_note(about, labels)]),
-                    *([] if test is None else untrained_note(train.labels, test.labels, names_in(about.written))),
-                    *([] if imported else _client_notes(train, test)),
-                )
-            )
-        ),
+        notes=tuple(dict.fromkeys(notes)),  # an import has written some of them before
     )
