@@ -90,7 +90,7 @@ def figures(log_dir: Path, task: Task) -> dict[str, float]:
         "device MB": max(_step_mb(model["spec"], task) for model in summary["models"] if model["serves"]),
         "beyond capacity": float(summary["beyond_capacity"]),
         "wall s": summary["time"]["wall_s"],
-        "server s": sum(one["seconds"].get(part, 0.0) for one in rounds for part in ("aggregate", "evolve")),
+        "server s": sum(one["seconds"].get(part, 0.0) for one in rounds for part in ("assign", "aggregate", "evolve")),
     }
     if summary.get("on_all"):
         found["on all %"] = 100 * summary["on_all"]["mean"]
