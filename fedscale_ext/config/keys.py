@@ -184,7 +184,7 @@ class JobKeys(BaseModel):
         "auto",
         description="BatchNorm's statistics in tests. `running`: those of training. `federated`: re-estimated in a "
         "pass over clients' training data (for a client's personal network, over its own data). `auto`: "
-        "the method's default. Like tests, such a pass counts neither as work, time nor traffic.",
+        "the method's default. Like a test, such a pass adds no work, time or traffic.",
     )
     bn_statistics_clients: int = Field(
         100,

@@ -278,7 +278,7 @@ class MultiModelAggregator(MethodHooks):
 
     def assign_work(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Ask the method what each participant trains, and check its answer."""
-        with self.watch("assign"), self.mac_counter.counting():
+        with self.watch("assign"):
             items = list(self.assign(round, participants))
             check_items(items, self.config.job.method, self.pool, self.task.num_clients)
             return items

@@ -60,11 +60,14 @@ def test_the_ensembles_logits_are_the_servers_work(job: Path) -> None:
     assert [line["server_macs"] for line in lines] == [len(line["participants"]) * logits for line in lines]
 
 
-def test_what_a_growing_model_would_cost_is_not_computed_and_judged_paths_are(job: Path, tmp_path: Path) -> None:
+def test_what_a_new_model_would_cost_is_no_work(job: Path) -> None:
     grown = {"method": "fedtrans", "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9, "rounds": 4,
              "local_steps": 1, "num_participants": 3}  # fmt: skip
     lines = run_job(job, "grown", at_once=True, **grown, count_server_macs=True)["rounds"]
     assert lines[-1]["models"] > 1 and [line["server_macs"] for line in lines] == [0] * 4
+
+
+def test_paths_that_the_server_has_judged_are_its_work(job: Path, tmp_path: Path) -> None:
     judged = reference_jobs.jobs(written(tmp_path))["fedoras"]
     lines = {}
     for recalibrate in (False, True):
