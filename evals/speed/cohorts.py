@@ -30,6 +30,8 @@ from fedscale_ext.training.resident import Cohort, Resident, channels_last_helps
 from fedscale_ext.training.samples import ClientSamples
 
 SHAPE, CLASSES, BATCH, SAMPLES = (1, 28, 28), 62, 10, 200
+OTHER_LAYOUT = " in the other layout"
+"""End of a cohorts' row whose channels lie in the order that executors do not choose: last, or before the maps."""
 MODELS: dict[str, Callable[[], nn.Module]] = {
     **{name: lambda name=name: models.build(models.named_spec(name, SHAPE, CLASSES))
        for name in ("cnn_small", "cnn_leaf", "nasbench201_base")},
@@ -107,24 +109,31 @@ def seconds(
     return times
 
 
-def make_cohort(module: nn.Module, size: int, device: torch.device, precision: str) -> Cohort:
-    """The stacked form of a module for ``size`` clients, in the layout that executors choose."""
+def make_cohort(
+    module: nn.Module, size: int, device: torch.device, precision: str, other_layout: bool = False
+) -> Cohort:
+    """The stacked form of a module for ``size`` clients, in the layout that executors choose or in the other one."""
     network = stacked(module, SHAPE)
     assert network is not None
-    return Cohort(network, module, SHAPE, size, device, channels_last=channels_last_helps(device, precision))
+    channels_last = channels_last_helps(device, precision) != other_layout
+    return Cohort(network, module, SHAPE, size, device, channels_last=channels_last)
 
 
 def prepared(
     name: str, row: str, data: list[ClientSamples], asked: Namespace, device: torch.device
 ) -> Callable[[], None]:
-    """What trains all clients once, with its network built: ``row`` is loop, resident or the size of cohorts."""
+    """What trains all clients once, with its network built.
+
+    ``row`` is loop, resident or the size of cohorts, which may be followed by ``OTHER_LAYOUT``.
+    """
     module = MODELS[name]().to(device)
     if row == "loop":
         return lambda: loop(module, data, asked)
     if row == "resident":
         keep: dict[str, Resident] = {}
         return lambda: resident(module, data, asked, keep)
-    cohort = make_cohort(module, min(int(row), len(data)), device, asked.precision)
+    size = min(int(row.removesuffix(OTHER_LAYOUT)), len(data))
+    cohort = make_cohort(module, size, device, asked.precision, row.endswith(OTHER_LAYOUT))
     start = {key: tensor.clone() for key, tensor in module.state_dict().items()}
     return lambda: together(cohort, start, data, asked)
 

@@ -223,7 +223,7 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     lines = read(tmp_path / "gpu.jsonl")
     assert all(map(correct, of(lines, "correctness"))) and len(of(lines, "correctness")) == 6
     measured = {(line["model"], line["row"], line["precision"]) for line in of(lines, "rounds")}
-    assert {row for _, row, _ in measured} == {"loop", "100", "8"}
+    assert {row for _, row, _ in measured} == {"loop", "100", "100 in the other layout", "8"}
     assert {precision for _, _, precision in measured} == {"float32", "bfloat16"}
     ways = [(line["precision"], line["row"]) for line in of(lines, "convolutions")]
     assert ways == [(precision, way) for precision in ("float32", "bfloat16") for way in convolutions.WAYS]

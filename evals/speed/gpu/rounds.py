@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
-from evals.speed.cohorts import clients, prepared, seconds
+from evals.speed.cohorts import OTHER_LAYOUT, clients, prepared, seconds
 from evals.speed.gpu.measurements import Measurements, Setting
 from evals.speed.task import CLIENTS, STEPS
 
@@ -11,7 +11,7 @@ PART = "rounds"
 GOAL = 8.0  # times the plain loop's speed, of a network with BatchNorm at 100 participants
 GOAL_MODEL = "nasbench201_base"
 MODELS = (GOAL_MODEL, "cnn_small", "cnn_leaf")
-SIZES = (100, 8, 32, 256, 1)  # what the goal needs first
+COHORTS = ("100", "100" + OTHER_LAYOUT, "8", "32", "256", "1")  # what the goal needs first
 PRECISIONS = ("float32", "bfloat16")
 # the loop's first measurement: it cannot be known before, and is guessed from some 400 and 20 kernels a step
 _LOOP_S = {GOAL_MODEL: 60.0, "cnn_small": 10.0, "cnn_leaf": 10.0}
@@ -27,7 +27,7 @@ def run(measurements: Measurements) -> None:
 
 def _model(measurements: Measurements, model: str, precision: str) -> None:
     expected = 0.0 if measurements.setting.small else _LOOP_S[model]
-    for row in ("loop", *map(str, SIZES[:2] if measurements.setting.small else SIZES)):
+    for row in ("loop", *(COHORTS[:3] if measurements.setting.small else COHORTS)):
         figures = measurements.measure(
             PART, expected, lambda row=row: _seconds(measurements.setting, model, row, precision),
             model=model, row=row, precision=precision,
