@@ -11,9 +11,10 @@ import torch
 
 from evals.speed import headline
 from evals.speed.gpu import __main__ as command
-from evals.speed.gpu import convolutions, correctness, fedtrans, rounds
+from evals.speed.gpu import convolutions, correctness, fedtrans, rounds, sharing
 from evals.speed.gpu.measurements import Measurements, Setting, read
 from evals.speed.gpu.page import against_loop, correct, of, page
+from fedscale_ext.data.layout import DESCRIPTION
 
 CPU = Setting(torch.device("cpu"), small=True)
 
@@ -188,8 +189,9 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     lines = [MACHINE, {**check, "distance": 1e-4}, {**check, "distance": float("nan")}, cohort("loop", 40.0),
              cohort("100", 4.0), cohort("256", 5.12, 256), {**whole, "whole_s": 700.0}]  # fmt: skip
     text = page(lines)
-    shared = page([*lines, {**whole, "executors": 3, "whole_s": 599.0}])
-    assert "700 s in float32 with one executor and 599 s in float32 with 3 executors." in shared
+    shared = page([*lines, {**whole, "executors": 3, "service": True, "whole_s": 599.0}])
+    assert "700 s in float32 with one executor and 599 s in float32 with 3 executors under MPS." in shared
+    assert "| float32 | 3 under MPS | 1 | 60 |" in shared
     assert "in 600 s: 599 s. The goal is met." in shared
     assert (
         "400 writers are drawn." in text
@@ -215,6 +217,48 @@ def test_a_page_without_measurements_claims_nothing() -> None:
     assert text.count("Nothing was measured.") == 5 and text.count("not measured.") == 2 and "The goal" not in text
     assert "- rounds, cnn_leaf, 256, float32: 3 s were left." in text
     assert against_loop([left_out], "cnn_leaf", "256", "float32") is None
+
+
+def service_program(folder: Path, exit_code: int = 0) -> str:
+    """A program in place of MPS's that writes what it is told."""
+    program = folder / "nvidia-cuda-mps-control"
+    lines = ["#!/bin/sh", 'cd "$CUDA_MPS_PIPE_DIRECTORY/../.."', 'echo "$*" >> said', "[ $# = 1 ] || cat >> said",
+             f"exit {exit_code}"]  # fmt: skip
+    program.write_text("\n".join(lines), encoding="utf-8")
+    program.chmod(0o700)
+    return str(program)
+
+
+def test_the_service_of_a_shared_gpu_ends_with_the_block(tmp_path: Path) -> None:
+    program = service_program(tmp_path)
+    with pytest.raises(KeyError), sharing.shared_gpu(program, tmp_path / "mps") as variables:
+        assert (tmp_path / "said").read_text(encoding="utf-8") == "-d\n"
+        assert variables == {
+            f"CUDA_MPS_{name.upper()}_DIRECTORY": str(tmp_path / "mps" / name) for name in ("pipe", "log")
+        }
+        raise KeyError
+    assert (tmp_path / "said").read_text(encoding="utf-8") == "-d\n\nquit\n"
+
+
+def test_a_service_that_does_not_start_is_told(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="did not start"),
+        sharing.shared_gpu(service_program(tmp_path, exit_code=1), tmp_path / "mps"),
+    ):
+        pytest.fail("the block is not entered")
+
+
+def test_several_executors_are_measured_only_where_they_can_share_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "writers").mkdir()
+    (tmp_path / "writers" / DESCRIPTION).touch()
+    monkeypatch.setattr(sharing, "control", lambda: None)
+    measurements = Measurements(tmp_path / "gpu.jsonl", Setting(torch.device("cuda")), 60.0)
+    fedtrans.run(measurements, tmp_path)
+    reasons = {(line["precision"], line["executors"]): line["left_out"] for line in measurements.lines}
+    assert reasons[("float32", 3)] == "this machine has no nvidia-cuda-mps-control"
+    assert "expected to take 60 s" in reasons[("float32", 1)]
 
 
 def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

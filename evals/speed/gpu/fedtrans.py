@@ -4,17 +4,21 @@ Drawing the paper's 3,400 writers takes minutes, so that fewer are drawn. A roun
 clients there are. An evaluation tests them all: its seconds are scaled up to the paper's clients, but not those in
 which BatchNorm's statistics are measured, on at most 100 clients of each model.
 
-Several executors may share the GPU: while one waits for the server or prepares a cohort, another one trains.
+Several executors may share the GPU: while one waits for the server or prepares a cohort, another one trains. Under
+NVIDIA's Multi-Process Service, several train at the same time.
 """
 
 import math
 import os
 import shutil
+from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evals.speed import headline, monitor
+from evals.speed.gpu import sharing
 from evals.speed.gpu.measurements import Measurements
 from evals.speed.measure import ROOT, failure
 from fedscale_ext.data.layout import DESCRIPTION
@@ -24,7 +28,7 @@ GOAL_S = 600.0  # of the whole job
 PAPER_WRITERS, WRITERS, ROUNDS = 3400, 400, 60
 _DATA_S, _ROUNDS_S, _SPARE_S = 60.0, 60.0, 5.0
 SETTINGS = (("float32", 1), ("float32", 3), ("bfloat16", 1))
-"""Precision and number of executors of the measured jobs, the first one first."""
+"""Precision and number of executors of the measured jobs, the first one first; several share a GPU by the service."""
 _TINY = ("num_participants=3", "local_steps=1", "model=nasbench201_sixteenth", "unit_size=4")
 
 
@@ -42,10 +46,15 @@ def run(measurements: Measurements, work: Path) -> None:
             return
     for precision, executors in SETTINGS:
         folder = job_folder(work, precision, executors)
+        what = {"work": f"{rounds} rounds", "precision": precision, "executors": executors}
+        shares_gpu = executors > 1 and measurements.setting.on_gpu
+        service = sharing.control() if shares_gpu else None
+        if shares_gpu and service is None:
+            measurements.note(PART, **what, left_out="this machine has no nvidia-cuda-mps-control")
+            continue
         measurements.measure(
             PART, 0.0 if small else _ROUNDS_S,
-            partial(_rounds, measurements, data, folder, precision, executors, rounds, writers),
-            work=f"{rounds} rounds", precision=precision, executors=executors,
+            partial(_rounds, measurements, data, folder, precision, executors, rounds, writers, service), **what,
         )  # fmt: skip
 
 
@@ -60,7 +69,14 @@ def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> 
 
 
 def _rounds(
-    measurements: Measurements, data: Path, work: Path, precision: str, executors: int, rounds: int, writers: int
+    measurements: Measurements,
+    data: Path,
+    work: Path,
+    precision: str,
+    executors: int,
+    rounds: int,
+    writers: int,
+    service: str | None,
 ) -> dict[str, Any]:
     """Seconds of each stage of growth, and of the paper's job put together from them."""
     gpu = measurements.setting.on_gpu
@@ -73,7 +89,9 @@ def _rounds(
     folder = headline.log_folder(work)
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
     work.mkdir(parents=True, exist_ok=True)
-    figures = _run(measurements, headline.command(data, work, rounds, settings), work / "headline.log")
+    command = headline.command(data, work, rounds, settings)
+    with sharing.shared_gpu(service, work / "service") if service else nullcontext({}) as variables:
+        figures = _run(measurements, command, work / "headline.log", variables)
     if not (folder / "metrics.jsonl").is_file():
         return figures
     stages = {
@@ -83,6 +101,7 @@ def _rounds(
     measured = sum(int(stage["rounds"]) for stage in stages.values())
     figures |= {
         "writers": writers,
+        "service": service is not None,
         "measured_rounds": measured,
         "stages": {str(models): _known(stage) for models, stage in stages.items()},
     }
@@ -102,9 +121,12 @@ def _known(stage: dict[str, float]) -> dict[str, float]:
     return {name: figure for name, figure in stage.items() if not math.isnan(figure)}
 
 
-def _run(measurements: Measurements, command: list[str], log: Path) -> dict[str, Any]:
+def _run(
+    measurements: Measurements, command: list[str], log: Path, variables: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Run a command for as long as time is left; its processes' peak memory, and how it failed if it did."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    environment |= variables or {}
     limit = max(measurements.left(PART) - _SPARE_S, 1.0)
     watched = monitor.run(command, env=environment, cwd=log.parent, log=log, limit_s=limit)
     figures: dict[str, Any] = {"peak_mb_sum": round(sum(peak for _, peak in watched.peaks()), 1)}

@@ -151,8 +151,9 @@ def _fedtrans(lines: Lines) -> list[str]:
     if not measured:
         return failures or ["Nothing was measured."]
     rows = (
-        (line["precision"], str(line["executors"]), models, f"{stage['rounds']:.0f}", number(stage["seconds"]),
-         number(stage["mean_s"]), number(stage["GMACs"]), number(stage["test_s"]) if "test_s" in stage else "-")
+        (line["precision"], f"{line['executors']}{_under_service(line)}", models, f"{stage['rounds']:.0f}",
+         number(stage["seconds"]), number(stage["mean_s"]), number(stage["GMACs"]),
+         number(stage["test_s"]) if "test_s" in stage else "-")
         for line in measured
         for models, stage in line["stages"].items()
     )  # fmt: skip
@@ -187,4 +188,9 @@ def _of_what(line: dict[str, Any], key: str) -> str:
 
 
 def _executors(line: dict[str, Any]) -> str:
-    return "one executor" if line["executors"] == 1 else f"{line['executors']} executors"
+    executors = "one executor" if line["executors"] == 1 else f"{line['executors']} executors"
+    return executors + _under_service(line)
+
+
+def _under_service(line: dict[str, Any]) -> str:
+    return " under MPS" if line.get("service") else ""
