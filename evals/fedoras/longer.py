@@ -55,8 +55,8 @@ EXPERIMENT = Experiment(
     [arm for times in TIMES for arm in _arms(times)],
     (ACCURACY, *_TIERS),
     bars_of(ACCURACY),
-    note="`test accuracy %` is the mean over tiers. The supernet trains for so many times the rounds of Table 6, "
-    "random weights for as many in all rows. Each search finds its own networks.",
+    note="`test accuracy %` is the mean over tiers. The supernet trains for so many times the rounds of Table 6. "
+    "Networks with random weights train equally long in all rows. Each search finds its own networks.",
     rows=by_length,
     orders=[
         *(Order(ACCURACY, label(times, SUPERNET), label(times, RANDOM)) for times in TIMES),

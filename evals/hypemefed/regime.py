@@ -45,10 +45,10 @@ EXPERIMENT = Experiment(
     plots.bars(GLOBAL),
     note="Off: each layer is the mean over those who trained it. Old layers: what a client lacks stays in the mean as "
     "the round began with it, which is what the public code computes. Other rows change one thing: no generation "
-    "in the first quarter of the rounds, or 0.3 of their client's weight for generated layers. The rest of them "
-    "test by the BatchNorm statistics that clients averaged, whose convolutions have no generated weights; all "
-    "other rows re-estimate them. Rows without `accuracy, late %` are older, and were tested with those of "
-    "training where they do not say otherwise.",
+    "in the first quarter of the rounds, or 0.3 of their client's weight for generated layers. Rows with running "
+    "statistics test with the averages of clients' BatchNorm statistics, from training without generated weights. "
+    "All other rows re-estimate the statistics. Rows without `accuracy, late %` are older, and were tested with "
+    "those of training where they do not say otherwise.",
     orders=[
         Order(GLOBAL, f"{setting}: {switch}", f"{setting}: off")
         for setting in SETTINGS

@@ -20,8 +20,8 @@ def export(
 ) -> None:
     """Write a trained model as ONNX, and check the file against the job.
 
-    The input `samples` are float32 [batch, C, H, W] as the data have them: pixels from 0 to 255, or values. The output
-    `logits` is [batch, classes]. Names of the labels are in the file's metadata.
+    The file's input is `samples`, float32 [batch, C, H, W] as the data have them: pixels from 0 to 255, or values. Its
+    output is `logits`, [batch, classes]. Names of the labels are in the file's metadata.
 
     Example: fedscale export fedavg_digits -o digits.onnx
 
