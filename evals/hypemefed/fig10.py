@@ -23,7 +23,8 @@ EXPERIMENT = Experiment(
     ],
     (GLOBAL, "global %", "accuracy %", PERSONAL),
     plots.bars(GLOBAL, PERSONAL),
-    note="Personalised: each client's accuracy after five epochs of its own on what it is served (the paper: a few).",
+    note="Personalised: each client's accuracy after five epochs of its own on what it is served (the paper: a few). "
+    "It was recorded by an earlier version, which tested with BatchNorm's running statistics of these epochs.",
     orders=[Order(column, CONV, other) for column in (GLOBAL, PERSONAL) for other in MORE],
 )
 

@@ -136,7 +136,8 @@ FEDSCALE_MEANINGS = {
     "round earlier: with 10, round 10 trains at the decayed rate.",
     "min_learning_rate": "Value below which the learning rate does not decay.",
     "eval_interval": "Rounds from one test of all clients to the next. The first and the last round are tested, too.",
-    "test_bsz": "Samples of a batch in tests. It changes speed and memory, not results.",
+    "test_bsz": "Samples of a batch in tests. It changes speed and memory. It changes results only where BatchNorm's "
+    "statistics are re-estimated, as each batch of such a pass is normalised by itself.",
     "filter_less": "Clients with fewer training samples never train. Small data sets want 0.",
     "use_cuda": "Train on GPUs. What HypeMeFed and Moss train on the server runs on a GPU of the aggregator's machine, "
     "if it has one.",

@@ -316,7 +316,8 @@ class JobKeys(BaseModel):
     count_server_macs: bool = Field(
         False,
         description="Counts the multiply-accumulates of the server's own work in each round: `server_macs` in "
-        "metrics.jsonl and summary.json. The work takes longer for it.",
+        "metrics.jsonl and summary.json. They are those of matrix products and convolutions; a mean of models has "
+        "none. The work takes longer for it.",
     )
     checkpoint_interval: int = Field(1, ge=1, description="Rounds from one checkpoint to the next.")
     checkpoint_keep: int = Field(3, ge=1, description="Number of the last checkpoints that are kept.")

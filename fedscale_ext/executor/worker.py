@@ -176,6 +176,5 @@ class Worker:
             client = self.client_of(conf)
             client.load_personal_model(module, conf)
             if header.get(bn_statistics.EVENT):
-                total = bn_statistics.client_sums(self, module, [conf.client_id])
-                module.load_state_dict(bn_statistics.with_statistics(module.state_dict(), total))
+                bn_statistics.measure_on_client(self, module, conf.client_id)
             yield conf.client_id, client.predictor(module, conf)

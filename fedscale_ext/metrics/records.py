@@ -15,7 +15,13 @@ LAST = ("personalised", "before_training", "after_training", "on_all")  # evalua
 
 
 #: Fields that a line has only if there is something to say, and what they are otherwise.
-RARE: dict[str, Any] = {"faults": {}, "late_download_bytes": 0, "digests": {}, "untrained": []}
+RARE: dict[str, Any] = {
+    "faults": {},
+    "late_download_bytes": 0,
+    "lost_download_bytes": 0,
+    "digests": {},
+    "untrained": [],
+}
 
 
 def record_to_json(

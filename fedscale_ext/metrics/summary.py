@@ -323,6 +323,7 @@ def _clients(records: Sequence[RoundRecord], evaluation: Evaluation | None, num_
         "failed_total": failed.total(),
         "stragglers": sum(record.stragglers for record in records),
         "late_download_mb": sum(record.late_download_bytes for record in records) / MB,
+        "lost_download_mb": sum(record.lost_download_bytes for record in records) / MB,
         "offline": sum(record.offline for record in records),
         "untested": accuracy(evaluation).untested if evaluation else num_clients,
     }

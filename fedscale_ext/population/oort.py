@@ -2,6 +2,7 @@
 
 Keys and defaults are FedScale's. Where the paper and FedScale's copy of Oort differ, this is the paper's:
 
+* A client's utility is of the losses of all its steps' samples (``training/outcome.py``); FedScale's of its last batch.
 * ``cut_off_util`` alone decides which clients may be drawn; FedScale always admits ten times as many clients.
 * Utilities are compared among clients that have trained. FedScale mixes in the sample counts of the others, and its
   scale still includes clipped values.

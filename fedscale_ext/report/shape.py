@@ -102,7 +102,8 @@ class _Clients(_Part):
     failed: dict[str, _Count]
     failed_total: _Count
     stragglers: _Count
-    late_download_mb: _Figure = 0.0  # an earlier release did not write it
+    late_download_mb: _Figure = 0.0  # an earlier release did not write these two
+    lost_download_mb: _Figure = 0.0
     offline: _Count
     untested: _Count
     names: list[str] | None = None  # of a job that an earlier version ran

@@ -290,9 +290,11 @@ def _beside_models(server_bytes: int) -> Rows:
 def _client_rows(clients: Mapping[str, Any]) -> Rows:
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(clients["failed"].items()))
     failed = f"{clients['failed_total']:,} failed" + (f" ({reasons})" if reasons else "")
-    late = clients.get("late_download_mb")  # an earlier release did not write it
+    late, lost = (clients.get(f"{which}_download_mb") for which in ("late", "lost"))  # an earlier release wrote neither
     uncounted = f" (whose downloads, {megabytes(late)} MB, are not in network)" if late else ""
-    counted = " (a client that cannot be selected counts in each round that selects)" if clients["offline"] else ""
+    counted = " (a client that cannot be selected counts in each round that selects" if clients["offline"] else ""
+    counted += f"; downloads of those lost in a round, {megabytes(lost)} MB, are not in network" if lost else ""
+    counted += ")" if counted else ""
     return [
         ("took part", f"{clients['took_part']:,} of {clients['total']:,} clients, {clients['participations']:,} times"),
         ("left out", f"{failed}, {clients['stragglers']:,} stragglers{uncounted}, "

@@ -85,6 +85,7 @@ def round_record(
         forward_macs=forward_macs + beside["forward_macs"],
         training_macs=training_macs + beside["forward_macs"],
         late_download_bytes=sum(map(download, schedule.late_items)),
+        lost_download_bytes=sum(map(download, schedule.lost_items)),
         download_bytes=sum(count for _, count in downloads) + beside["download_bytes"],
         upload_bytes=sum(count for _, count in uploads) + beside["upload_bytes"],
         client_download_bytes=_by_participant(participants, downloads),

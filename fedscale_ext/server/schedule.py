@@ -19,6 +19,7 @@ class Schedule:
     ``duration_s``: the round lasts until its last counted client is done; where all went offline,
     until the last of them would have been. ``late``: ids of the clients that were too slow to count, how long they
     would have taken (``late_s``), and their work (``late_items``), which costs them a download and computation.
+    ``lost_items``: the work of clients that went offline before they were done, which costs them a download, too.
     """
 
     items: list[WorkItem]
@@ -29,6 +30,7 @@ class Schedule:
     late_s: np.ndarray
     offline: int
     late_items: Sequence[WorkItem] = ()
+    lost_items: Sequence[WorkItem] = ()
 
     @property
     def clients(self) -> list[int]:
@@ -75,7 +77,7 @@ def schedule_round(
     order = np.argsort(durations, kind="stable")
     order = order[there[order]]
     counted = np.sort(order[:collect])
-    chosen, late = set((clients[counted] + 1).tolist()), set((clients[order[collect:]] + 1).tolist())
+    chosen, late, lost = (set((clients[part] + 1).tolist()) for part in (counted, order[collect:], ~there))
     return Schedule(
         items=[item for item in items if item.client in chosen],
         computation_s=computation[counted],
@@ -85,6 +87,7 @@ def schedule_round(
         late_s=durations[np.sort(order[collect:])],
         offline=int((~there).sum()),
         late_items=[item for item in items if item.client in late],
+        lost_items=[item for item in items if item.client in lost],
     )
 
 

@@ -23,7 +23,7 @@ from torch import nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Evaluation, WorkItem
 from fedscale_ext.tasks.answer_checks import check_figures, check_missing
-from fedscale_ext.tasks.bn_statistics import client_sums, with_statistics
+from fedscale_ext.tasks.bn_statistics import measure_on_client
 from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
@@ -145,8 +145,7 @@ def _tested(worker: Worker, module: nn.Module, conf: ClientConfig, measured: boo
     where ``measured``."""
     client = conf.client_id
     if measured:
-        total = client_sums(worker, module, [client])
-        module.load_state_dict(with_statistics(module.state_dict(), total))
+        measure_on_client(worker, module, client)
     network = worker.client_of(conf).predictor(module, conf)
     figures: np.ndarray = test_clients([network], worker.data, [client], worker.test_batch, worker.bench.device, mask)[
         0

@@ -154,6 +154,11 @@ def client_sums(worker: Worker, module: nn.Module, clients: Sequence[int]) -> St
     return sums(module, map(worker.device_inputs, rows))
 
 
+def measure_on_client(worker: Worker, module: nn.Module, client: int) -> None:
+    """Replace the running statistics of a network that only this client has by those of its training samples."""
+    module.load_state_dict(with_statistics(module.state_dict(), client_sums(worker, module, [client])))
+
+
 class BatchNormStatistics(Kind):
     """Sums of the inputs of a model's BatchNorm layers over the training samples of the unit's clients."""
 

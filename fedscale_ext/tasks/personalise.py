@@ -2,7 +2,8 @@
 
 Done once, for the final models (``personalise_epochs``): it costs as much as a round of all clients. A client trains
 with its method's losses, the job's optimizer and the last round's learning rate, from a stream of its own, so that
-neither the number of executors nor earlier evaluations play a part. Of an ensemble, each member is tuned.
+neither the number of executors nor earlier evaluations play a part. Of an ensemble, each member is tuned. Where
+BatchNorm's statistics are re-estimated before tests, those of a tuned copy are of its client's training samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from fedscale_ext.core.types import Evaluation, WorkItem, members
 from fedscale_ext.tasks.answer_checks import check_figures, check_missing
+from fedscale_ext.tasks.bn_statistics import measure_on_client
 from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
 from fedscale_ext.tasks.figures import (
     COLUMNS,
@@ -61,6 +63,7 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
                     overrides=overrides,
                     learning_rate=job.learning_rate(round),
                     cohort=size,
+                    statistics=job.static_statistics,
                     sum=False,
                     clip_norm=None,
                     norms=False,
@@ -117,6 +120,8 @@ class Personalise(Kind):
                     else:
                         module = bench.resident(member)
                         module.load_state_dict({name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
+                        if header["statistics"]:
+                            measure_on_client(worker, module, clients[index])
                         network = worker.client_of(confs[index]).predictor(module, confs[index])
                         tuned = outputs(network, data, data.test_rows(clients[index]), batch, bench.device)
                         mean = logits[index]

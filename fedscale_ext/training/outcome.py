@@ -27,7 +27,9 @@ def result(conf: ClientConfig, samples: int, losses: Sequence[Tensor]) -> dict[s
         losses: Losses [B] of each step's samples.
 
     Returns:
-        client_id, moving_loss, trained_size, success, utility and wall_duration.
+        client_id, moving_loss, trained_size, success, utility and wall_duration. The utility is Oort's (Lai et al.,
+        OSDI 2021, section 4.2): the samples that the steps can see, times the root of the mean squared loss of all
+        steps' samples. FedScale's client takes the last batch's.
 
     Raises:
         FloatingPointError: If a step's mean loss is not finite.
@@ -45,6 +47,6 @@ def result(conf: ClientConfig, samples: int, losses: Sequence[Tensor]) -> dict[s
         "moving_loss": moving_loss(means, first_epoch, conf.loss_decay),
         "trained_size": sum(sizes),
         "success": len(losses) == conf.local_steps,
-        "utility": math.sqrt(losses[-1].square().mean().item()) * unique,
+        "utility": math.sqrt(padded.square().sum().item() / sum(sizes)) * unique,
         "wall_duration": 0,
     }

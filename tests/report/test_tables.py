@@ -49,6 +49,9 @@ def test_the_table_holds_the_figures():
     offline = "60 times offline (a client that cannot be selected counts in each round that selects)"
     assert rows["left out"] == f"2 failed (not finite 2), 120 stragglers, {offline}, {untested}"
     assert rows["method"] == "fedtrans, seed 1"
+    data["clients"]["lost_download_mb"] = 0.878
+    lost = f"{offline.removesuffix(')')}; downloads of those lost in a round, 0.878 MB, are not in network)"
+    assert lost in dict(summary_table(data))["left out"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,21 @@ def test_bad_input_is_one_sentence(job_file: Path, keys: dict[str, Any], sentenc
         in_process(job_file, **keys)
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_downloads_of_clients_that_are_lost_in_a_round_are_told_apart(job_file: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "behave"
+    entry = {"finish_time": 1e6, "duration": 1, "model": "m", "active": [0.0]}
+    days = {n: {**entry, "inactive": [1e-4 if n < 3 else 9e5]} for n in range(1, 8)}  # two are gone at once
+    trace.write_bytes(pickle.dumps(days))
+    keys = {"model": "cnn_small", "num_participants": 7, "overcommitment": 1.0, "rounds": 1}
+    summary = fedscale_ext.run(job_file, device_avail_file=str(trace), **keys)
+    model = summary["models"][0]["cost"]["bytes"]
+    assert (summary["clients"]["offline"], summary["clients"]["late_download_mb"]) == (2, 0)
+    assert summary["clients"]["lost_download_mb"] == pytest.approx(2 * model / 1e6)
+    assert summary["cost"]["network_total_mb"] == pytest.approx(5 * 2 * model / 1e6)
+    (line,) = (Path(summary["log_dir"]) / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line)["lost_download_bytes"] == 2 * model
 
 
 def test_downloads_of_clients_that_are_too_slow_are_told_apart(job_file: Path) -> None:

@@ -45,6 +45,7 @@ def test_clients_that_go_offline_are_lost() -> None:
     scheduled = schedule([400.0, 100.0, 300.0], collect=3, there=[True, False, True])
     assert [item.client for item in scheduled.items] == [1, 3]
     assert (scheduled.stragglers, scheduled.offline) == (0, 1)
+    assert [item.client for item in scheduled.lost_items] == [2] and not scheduled.late_items
 
 
 def test_the_clock_moves_on_when_all_go_offline() -> None:

@@ -18,6 +18,7 @@ from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.report.tables import summary_table
+from fedscale_ext.tasks.bn_statistics import sums, with_statistics
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 
@@ -28,8 +29,11 @@ def run(job_file: Path, name: str, **keys: Any) -> dict[str, Any]:
     return fedscale_ext.run(job_file, job_name=name, **{**JOB, **keys})
 
 
-def test_it_is_what_each_client_reaches_with_a_copy_tuned_on_its_own_data(job_file: Path, tiny_femnist: Path) -> None:
-    summary = run(job_file, "alone")
+@pytest.mark.parametrize("keys", [{}, {"model": "nasbench201_sixteenth", "bn_statistics": "federated"}])
+def test_it_is_what_each_client_reaches_with_a_copy_tuned_on_its_own_data(
+    job_file: Path, tiny_femnist: Path, keys: dict[str, Any]
+) -> None:
+    summary = run(job_file, "alone", **keys)
     log_dir = Path(summary["log_dir"])
     spec, state = load_model(log_dir / "models" / "global.safetensors")
     data = open_data_set(str(tiny_femnist), "femnist", data_map_file=None, test_split=0.2, seed=1, input_shape=None)
@@ -50,7 +54,10 @@ def test_it_is_what_each_client_reaches_with_a_copy_tuned_on_its_own_data(job_fi
         )
         module = models.build(spec)
         module.load_state_dict(state)
-        MultiModelClient(conf).train(ClientSamples(*data.tensors(data.train_rows(client))), module, conf)
+        training = data.tensors(data.train_rows(client))
+        MultiModelClient(conf).train(ClientSamples(*training), module, conf)
+        if keys:
+            module.load_state_dict(with_statistics(module.state_dict(), sums(module, [training[0]])))
         x, y = data.tensors(rows)
         expected.append(float((module.eval()(x).argmax(1) == y).double().mean()))
     tuned = summary["personalised"]

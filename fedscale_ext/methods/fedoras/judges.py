@@ -63,9 +63,17 @@ class Judges:
 
     def _count(self, paths: list[Path]) -> None:
         """Count a central judgement as the server's work, though executors do it."""
-        costs, passes = self._training.macs, 1 + self._params.recalibrate
-        macs = path_macs(costs, np.array([costs.indices(path) for path in paths])).sum()
-        self._job.mac_counter.add(passes * self._central_samples * int(macs))
+        self._job.mac_counter.add(self._passes * self._central_samples * int(self._macs(paths).sum()))
+
+    @property
+    def _passes(self) -> int:
+        """Passes of a sample through a path that is judged; the first of two measures BatchNorm's statistics."""
+        return 1 + self._params.recalibrate
+
+    def _macs(self, paths: list[Path]) -> np.ndarray:
+        """MACs of a sample's pass through each path, float64 [paths]."""
+        costs = self._training.macs
+        return path_macs(costs, np.array([costs.indices(path) for path in paths]))
 
     @property
     def _central_samples(self) -> int:
@@ -164,8 +172,8 @@ class Judges:
 
     def _spend(self, drawn: EvaluationCall, counts: np.ndarray, paths: list[Path], size: int) -> None:
         """Count what clients receive, compute and wait for, round after round of ``num_participants``."""
-        job, costs = self._job, self._training.macs
-        macs = counts @ path_macs(costs, np.array([costs.indices(path) for path in paths]))
+        job = self._job
+        macs = self._passes * (counts @ self._macs(paths))
         computation, communication = completion_times(
             job.population.computation_ms[drawn.clients - 1], job.population.communication_kbps[drawn.clients - 1],
             macs=macs, down_bytes=size, up_bytes=_REPORT * (counts > 0).sum(1), local_steps=1, batch_size=1,

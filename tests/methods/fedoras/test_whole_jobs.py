@@ -48,6 +48,16 @@ def run(job_file: Path, tmp_path: Path) -> Run:
     return start
 
 
+def test_a_judge_that_recalibrates_passes_its_samples_twice(run: Run) -> None:
+    one_generation = {"fedoras.evaluation": "federated", "fedoras.evaluations": 3}
+    once, twice = (
+        run(f"{recalibrate}", **one_generation, **{"fedoras.recalibrate": recalibrate})[0]["rounds"][2]
+        for recalibrate in (False, True)
+    )
+    assert twice["forward_macs"] == 2 * once["forward_macs"] > 0
+    assert twice["round_duration_s"] > once["round_duration_s"]
+
+
 def test_rounds_belong_to_stages() -> None:
     plan = Plan(supernet=2, finetune=2, twin=1, tiers=2)
     stages = [(stage.name, stage.tier, stage.step) for stage in map(plan.at, range(1, plan.rounds + 1))]
