@@ -127,6 +127,10 @@ def _by_cosine(job: Settings) -> Reason | None:
     return ("fednas.schedule", schedule) if job["method"] == "fednas" and schedule == "cosine" else None
 
 
+def _frozen_weights(job: Settings) -> Reason | None:
+    return ("fedmask's clients learn scores, at fedmask.lr", "") if job["method"] == "fedmask" else None
+
+
 #: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
 _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] = (
     (("public_fraction", "public_classes", "public_alpha"), _without_public),
@@ -137,6 +141,7 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] 
     (("decay_round",), _constant_rate),
     (("decay_factor",), _decays_too_late),
     (("decay_factor", "decay_round", "min_learning_rate"), _by_cosine),
+    (("learning_rate", "decay_factor", "decay_round", "min_learning_rate", "client_weight_decay"), _frozen_weights),
     (tuple(f"yogi_{name}" for name in _MOMENTS), _without_yogi),
     *(((f"yogi_{name}",), partial(_set_by_method_key, f"fedyogi.{name}")) for name in _MOMENTS),
     (("proxy_mu",), partial(_of_another_method, "fedprox")),

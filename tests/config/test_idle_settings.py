@@ -76,6 +76,8 @@ def test_a_key_that_one_job_of_a_sweep_reads_is_not_idle():
         ({"decay_factor": 0.5, "decay_round": 2, "min_learning_rate": 0.01, "method": "fednas"},
          "decay_factor, decay_round, min_learning_rate do nothing: fednas.schedule is cosine"),
         ({"decay_factor": 0.5, "decay_round": 2, "method": "fednas", "fednas.schedule": "job"}, None),
+        ({"learning_rate": 0.1, "decay_factor": 0.5, "client_weight_decay": 1e-3, "method": "fedmask"},
+         "learning_rate, decay_factor, client_weight_decay do nothing: fedmask's clients learn scores, at fedmask.lr"),
         # clients then clip by the job's; so does fine-tuning
         ({"clip_norm": 1, "method": "heterofl", "heterofl.clip_norm": None}, None),
         ({"clip_norm": 1, "method": "heterofl", "heterofl.clip_norm": 2, "personalise_epochs": 1}, None),

@@ -5,7 +5,8 @@ No public code is known. This follows the paper as specs of the baselines sum it
 * In its first round a client prunes channels once, to its type's number of each group. It keeps those whose weights
   matter most to the loss of its first batch, by |w dL/dw|. Masks are learnt within that structure.
 * A weight counts where sigma(s) > tau. A client's scores begin each round at logit(tau) + 1 or - 1, by the server's
-  bits. They learn with a rate ``lr`` of their own by the straight-through gradient. Devices keep no scores.
+  bits. They learn with a rate ``lr`` of their own by the straight-through gradient, without the job's rate, its decay,
+  or weight decay. Devices keep no scores.
 * The server takes the mean of each bit over the participants whose structures hold it. The new bit is whether the mean
   is above tau. A client is served W with the mask that it learnt last, within its structure.
 * Biases and what BatchNorm learns stay as drawn. Its statistics are each client's own (the global model that is tested
@@ -69,7 +70,7 @@ class FedMaskParams(PrunedTypesParams):
     Attributes:
         param_ratio: Share of the model's parameters in the structure of each type.
         threshold: Threshold tau of the scores, and of the mean of the clients' bits.
-        lr: Learning rate of the scores.
+        lr: Learning rate of the scores. The job's `learning_rate` is not read.
 
     """
 
