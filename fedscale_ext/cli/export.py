@@ -29,6 +29,7 @@ def export(
     """
     from fedscale_ext.api.export import export as written
     from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.metrics.accuracy import without_mask
     from fedscale_ext.report.loading import load_job
 
     if model is not None and client is not None:
@@ -47,6 +48,8 @@ def export(
     print(f"model   {done.model} of {loaded.name}")
     print(f"equal   logits of {done.samples:,} {on} differ by at most {done.difference:.1e} of the largest")
     if done.right is not None:
-        reached = "" if done.reached is None else f"; the job's last test had {100 * done.reached:.2f} %"
+        masked = loaded.evaluation is not None and without_mask(loaded.evaluation) is not None
+        of_test = f"the job's last test{' without mask_test' if masked else ''}"
+        reached = "" if done.reached is None else f"; {of_test} had {100 * done.reached:.2f} %"
         print(f"right   {100 * done.right:.2f} % of them{reached}")
     print(f"file    {out}, {out.stat().st_size:,} bytes")

@@ -196,7 +196,9 @@ class JobKeys(BaseModel):
         0,
         ge=0,
         description="Epochs in which, at the end of the job, each client fine-tunes a copy of its model on its "
-        "training samples. Results have that accuracy beside the usual one. With 0, no client does.",
+        "training samples. Results have that accuracy beside the usual one. Keys of the job hold there, such as "
+        "`prox_mu` and `clip_norm`. Those by which a method replaces them in its rounds do not, such as `fedprox.mu`, "
+        "`heterofl.mask` and `heterofl.clip_norm`. With 0, no client does.",
     )
     test_on_all: bool = Field(
         False,

@@ -399,3 +399,14 @@ def test_an_import_of_an_older_version_says_so(tree: Path, tmp_path: Path) -> No
     (tmp_path / "out/dataset.json").write_text(json.dumps(about))
     again = import_folder(tree, tmp_path / "out", "own")
     assert again.already_there and "--force imports it anew" in again.notes[0]
+
+
+def test_arrays_of_an_npz_file_that_are_not_read_are_named(tmp_path: Path) -> None:
+    x, y = np.zeros((8, 1, 4, 4), dtype=np.uint8), np.arange(8) % 2
+    client, split = np.repeat(["a", "b"], 4), np.tile([0, 1], 4)
+    np.savez(tmp_path / "data.npz", x=x, y=y, client=client, split=split, board=client)
+    told = "arrays 'board', 'split' are not read; --client, --split and --names name such arrays"
+    assert told in import_npz(tmp_path / "data.npz", tmp_path / "out", "own").notes
+    with_split = NpzOptions(split="split")
+    notes = import_npz(tmp_path / "data.npz", tmp_path / "out2", "own", with_split).notes
+    assert "array 'board' is not read; --client, --split and --names name such arrays" in notes

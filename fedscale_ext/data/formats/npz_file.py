@@ -58,6 +58,12 @@ class NpzSource(Source):
             )
         return parts
 
+    def _note_unread(self, archive: Npz, parts: list[tuple[str, str, str | None, bool | None]]) -> None:
+        read = {key for part in parts for key in part[:3]} | {self.split, self.names}
+        if unread := [name for name in sorted(archive.names) if name not in read]:
+            are = "array {} is" if len(unread) == 1 else "arrays {} are"
+            self._notes.append(f"{are.format(quoted(unread))} not read; --client, --split and --names name such arrays")
+
     def _read(self, archive: Npz, key: str) -> np.ndarray:
         try:
             return archive[key]
@@ -179,6 +185,7 @@ class NpzSource(Source):
             raise UserError(f"{self.path} is not an npz file: {error}") from error
         with archive:
             parts = self._parts(archive)
+            self._note_unread(archive, parts)
             ys = self._labels(archive, [part[1] for part in parts])
             tests = [part[3] if self.split is None else self._is_test(archive, self.split, len(y))
                      for part, y in zip(parts, ys, strict=True)]  # fmt: skip

@@ -136,8 +136,8 @@ def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
 def peak_mb(job: "FedorASAggregator", tier: int) -> float:
     """Peak memory in MB of a step of stage 1 on a device of a tier.
 
-    It is the subspace's state and momentum, and the largest need for a batch among the dearest of some random paths
-    within the budget.
+    It is the subspace's state and momentum, and the largest need for a batch among the paths of most MACs of some
+    random ones within the budget. Other paths can need more: memory does not follow MACs.
     """
     training = job.training
     costs = training.costs[tier]

@@ -112,14 +112,28 @@ class MaskClient(MultiModelClient):
         masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
         self._take_statistics(model, conf)
 
+    def begin(self, model: nn.Module, conf: ClientConfig) -> None:
+        """Make ``model``, as it was sent, W where the server's bits count within the client's structure."""
+        if conf.client_state is None:
+            return
+        parameters = trainable(model)
+        bits = {name: weight.detach() != 0 for name, weight in masks.prunable(parameters).items()}
+        self._draw(parameters, conf)
+        masks.apply(bits, parameters)
+        masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
+        self._take_statistics(model, conf)
+
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Learn scores of the weights by the straight-through gradient dL/ds = dL/dw W sigma'(s).
 
-        Scores begin one above or below the threshold, as the server's bits say.
+        Scores begin one above or below the threshold, as the server's bits say; in fine-tuning, as the client's own
+        mask says, with which it is served.
         """
         layout, parameters, middle = self._layout(conf), trainable(model), self._middle
         weights = masks.prunable(parameters)
         bits = {name: weight.detach() != 0 for name, weight in weights.items()}
+        if conf.client_state and "fedmask" not in conf.objective:
+            bits = masks.unpack(conf.client_state, weights)
         self._draw(parameters, conf)
         drawn = {name: weight.detach().clone() for name, weight in weights.items()}
         model.train()
@@ -221,7 +235,9 @@ class FedMaskAggregator(PrunedTypesAggregator):
         """Create W, with a mask of ones."""
         super().init_state(population, task)
         state = self.pool[KEY].state
-        self._drawn = masks.prunable({name: state[name] for name in models.parameter_names(self.pool[KEY].spec)})
+        parameters = {name: state[name] for name in models.parameter_names(self.pool[KEY].spec)}
+        self._drawn = masks.prunable(parameters)
+        self._fixed = {name: tensor for name, tensor in parameters.items() if name not in self._drawn}
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: active channels, masks, and statistics."""
@@ -252,9 +268,9 @@ class FedMaskAggregator(PrunedTypesAggregator):
         return {**dict.fromkeys(state), **inside}
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
-        """Keep a bit where more than tau of the clients that may have it do."""
+        """Keep a bit where more than tau of the clients that may have it do; what has no mask stays as drawn."""
         super().aggregate(round, updates, means)
-        state = dict(self.pool[KEY].state)
+        state = {**self.pool[KEY].state, **self._fixed}  # clients send zeros for channels that they pruned
         for name, drawn in self._drawn.items():
             counts = state[name].abs() > self.params.threshold * drawn.abs()
             state[name] = torch.where(counts, drawn, 0.0)

@@ -99,10 +99,43 @@ def test_a_clients_own_model_is_what_it_learnt_last() -> None:
         assert torch.equal(tensor, result["update_weight"][name]), name
 
 
+def test_fine_tuning_begins_with_the_mask_that_the_client_is_served() -> None:
+    learnt = trained(conf())["client_state"]
+    settings = client_settings(3, client_state=learnt, model_key="global")  # without an objective
+    served = models.build(SPEC)
+    client(settings).load_personal_model(served, settings)
+    module = models.build(SPEC)
+    module.load_state_dict({name: torch.zeros_like(tensor) for name, tensor in DRAWN.items()})  # no bit of the server
+    still = MaskClient(settings, SimpleNamespace(spec=lambda key: SPEC), lr=1e-9)  # type: ignore[arg-type]
+    tuned = still.train(ClientSamples(torch.randn(12, *SHAPE), torch.arange(12) % 5), module, settings)
+    assert any(bool((served.state_dict()[name] != 0).any()) for name in WEIGHTS)
+    for name in NAMES:
+        assert torch.equal(tuned["update_weight"][name], served.state_dict()[name]), name
+
+
+def test_a_round_begins_with_the_servers_bits_within_the_clients_structure() -> None:
+    learnt = trained(conf())["client_state"]
+    settings = conf(client_state=learnt)
+    bits = {name: torch.arange(weight.numel()).view(weight.shape) % 3 > 0 for name, weight in WEIGHTS.items()}
+    module = models.build(SPEC)
+    sent = {name: torch.where(bits[name], tensor, 0.0) if name in bits else tensor for name, tensor in DRAWN.items()}
+    module.load_state_dict(sent)
+    client(settings).begin(module, settings)
+    parameters = {name: DRAWN[name] for name in NAMES}
+    active = unpack_channels(learnt, channels.whole(SPEC))
+    inside = channels.masks(models.layout(SPEC), active, parameters)
+    for name, drawn in parameters.items():
+        counts = inside[name] & bits.get(name, torch.ones_like(inside[name]))
+        assert torch.equal(module.state_dict()[name], torch.where(counts, drawn, 0.0)), name
+    for name in DRAWN.keys() - parameters.keys():
+        assert torch.equal(module.state_dict()[name], learnt[name]), name
+
+
 def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: Path) -> None:
     aggregator = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
     files = ClientFiles(tmp_path, 3)
     aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    initial = dict(aggregator.pool["global"].state)
     drawn, generator = aggregator._drawn, torch.Generator().manual_seed(1)
     active = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
     updates, bits, inside = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 3]))), [], []
@@ -114,6 +147,7 @@ def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: 
         )
         files.write(1, "global", update.client, {**pack_channels(client_active), **masks.pack(bits[-1])})
         state = {**aggregator.pool["global"].state, **{n: torch.where(bits[-1][n], w, 0.0) for n, w in drawn.items()}}
+        state |= {name: torch.zeros_like(DRAWN[name]) for name in NAMES if name not in drawn}  # of pruned channels
         aggregator.collect(1, update, state)
     aggregator.aggregate(1, updates, {})
     for name, weight in drawn.items():
@@ -121,6 +155,8 @@ def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: 
         does = sum(one[name].long() for one in bits)
         expected = torch.where(may == 0, True, 2 * does > may)  # all counted before
         assert torch.equal(aggregator.pool["global"].state[name], torch.where(expected, weight, 0.0))
+    for name in set(NAMES) - drawn.keys():  # what BatchNorm learns stays as drawn
+        assert torch.equal(aggregator.pool["global"].state[name], initial[name])
 
 
 def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
