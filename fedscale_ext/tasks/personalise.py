@@ -2,9 +2,9 @@
 
 Done once, for the final models (``personalise_epochs``): it costs as much as a round of all clients. A client trains
 as its method's clients do, by the job's keys, optimizer and the last round's learning rate. What a round's work item
-brings (HeteroFL's mask, FedProx's mu) plays no part. It draws from a stream of its own, so that
-neither the number of executors nor earlier evaluations play a part. Of an ensemble, each member is tuned. Where
-BatchNorm's statistics are re-estimated before tests, those of a tuned copy are of its client's training samples.
+brings (HeteroFL's mask, FedProx's mu) plays no part. It draws from a stream of its own, so that neither the number of
+executors nor earlier evaluations play a part. Of an ensemble, each member is tuned. Where BatchNorm's statistics are
+re-estimated before tests, those of a tuned copy are of its client's training samples.
 """
 
 from collections.abc import Mapping, Sequence
