@@ -14,6 +14,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.api import export as exporting
 from fedscale_ext.api.export import export
+from fedscale_ext.cli.export import export as export_command
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, personal_version
@@ -47,6 +48,19 @@ def test_the_file_gets_right_what_the_job_got_right(job_file: Path, tmp_path: Pa
     assert len(session.run(None, {"samples": np.zeros((7, 1, 28, 28), np.float32)})[0]) == 7
     about = {each.key: each.value for each in onnx.load(str(done.path)).metadata_props}
     assert len(json.loads(about["labels"])) == 62 and (about["model"], about["job"]) == ("global", "tiny")
+
+
+@pytest.mark.second_tier
+@pytest.mark.parametrize("mask", [False, True])
+def test_the_command_says_which_accuracy_the_last_test_had(
+    job_file: Path, tmp_path: Path, mask: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = trained(job_file, mask_test=mask)
+    capsys.readouterr()
+    export_command(str(job.folder), tmp_path / "m.onnx")
+    said = capsys.readouterr().out
+    assert ("; the job's last test without mask_test had " in said) == mask
+    assert ("; the job's last test had " in said) != mask
 
 
 @pytest.mark.second_tier
