@@ -190,6 +190,12 @@ class SkeletonClient(MultiModelClient):
             for name, inside in rows(skeleton_of(conf.client_state, filters(model), parameters), parameters).items():
                 parameters[name].copy_(torch.where(inside, served[name], parameters[name]))
 
+    def begin(self, model: nn.Module, conf: ClientConfig) -> None:
+        """Make ``model``, as it was sent, the client's network, but where the client sets its skeleton."""
+        settings = conf.objective.get("fedskel")
+        if settings is None or not settings["set"]:
+            super().begin(model, conf)
+
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train the whole model and set the skeleton (SetSkel), or train only the skeleton (UpdateSkel)."""
         layers, settings = filters(model), conf.objective.get("fedskel")
@@ -265,13 +271,20 @@ class FedSkelAggregator(PrunedTypesAggregator):
         self._round = round
         return super().assign(round, participants)
 
-    def sets(self, client: int) -> bool:
-        """Whether a client sets its skeleton in this round."""
-        return (self._round - 1) % self.params.every == 0 or not self.has_trained[client - 1]
+    def sets(self, client: int, ahead: int = 0) -> bool:
+        """Whether a client sets its skeleton in this round, or so many rounds ``ahead``."""
+        return (self._round + ahead - 1) % self.params.every == 0 or not self.has_trained[client - 1]
 
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: the whole model, or its skeleton."""
-        cost, share, sets = self.pool[KEY].cost, self.shares[self.type_of[client - 1]], self.sets(client)
+        return self._item(client, self.sets(client))
+
+    def next_items(self) -> list[WorkItem]:
+        """Work items of all clients in the next round, in the order of their numbers."""
+        return [self._item(client, self.sets(client, ahead=1)) for client in range(1, self.task.num_clients + 1)]
+
+    def _item(self, client: int, sets: bool) -> WorkItem:
+        cost, share = self.pool[KEY].cost, self.shares[self.type_of[client - 1]]
         objective = {"fedskel": {"set": sets, "share": share}}
         if sets:
             bits = sum(-(-layer.out_channels // 8) for layer in self._layers.values())

@@ -163,6 +163,28 @@ def test_rounds_traffic_and_effort(share: float) -> None:
     assert all(item.objective["fedskel"]["set"] for item in aggregator.assign(3, everybody))
 
 
+def test_the_round_around_which_clients_are_tested_is_the_next_one() -> None:
+    aggregator = server(FedSkelAggregator, "fedskel", clients=2, param_ratio=[0.4], groups=[2], every=2)
+    sets = []
+    for round in (1, 2, 3):
+        aggregator.assign(round, np.array([1, 2]))
+        aggregator.has_trained[0] = True
+        sets.append([item.objective["fedskel"]["set"] for item in aggregator.next_items()])
+    assert sets == [[False, True], [True, True], [False, True]]  # the second client never trained
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_a_round_begins_with_the_clients_network_unless_it_sets_the_skeleton(sets: bool) -> None:
+    first = conf(True)
+    state = SkeletonClient(first).train(samples(), network(), first)["client_state"]
+    settings, sent, model = conf(sets, state), network(9), network(9)
+    if not sets:
+        SkeletonClient(settings).load_personal_model(sent, settings)
+    SkeletonClient(settings).begin(model, settings)
+    assert all(torch.equal(tensor, sent.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert torch.equal(model.state_dict()["stem.conv.weight"], network(9).state_dict()["stem.conv.weight"]) == sets
+
+
 class Parted(torch.nn.Module):
     """A convolution of which only the first filters get gradients, as two convolutions."""
 
