@@ -405,8 +405,8 @@ def test_arrays_of_an_npz_file_that_are_not_read_are_named(tmp_path: Path) -> No
     x, y = np.zeros((8, 1, 4, 4), dtype=np.uint8), np.arange(8) % 2
     client, split = np.repeat(["a", "b"], 4), np.tile([0, 1], 4)
     np.savez(tmp_path / "data.npz", x=x, y=y, client=client, split=split, board=client)
-    told = "arrays 'board', 'split' are not read; --client, --split and --names name such arrays"
-    assert told in import_npz(tmp_path / "data.npz", tmp_path / "out", "own").notes
+    note = "arrays 'board', 'split' are not read; --client, --split and --names name such arrays"
+    assert note in import_npz(tmp_path / "data.npz", tmp_path / "out", "own").notes
     with_split = NpzOptions(split="split")
     notes = import_npz(tmp_path / "data.npz", tmp_path / "out2", "own", with_split).notes
     assert "array 'board' is not read; --client, --split and --names name such arrays" in notes

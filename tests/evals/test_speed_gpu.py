@@ -220,7 +220,7 @@ def test_a_page_without_measurements_claims_nothing() -> None:
 
 
 def service_program(folder: Path, exit_code: int = 0) -> str:
-    """A program in place of MPS's that writes what it is told."""
+    """A program in place of MPS's that writes its arguments and input."""
     program = folder / "nvidia-cuda-mps-control"
     lines = ["#!/bin/sh", 'cd "$CUDA_MPS_PIPE_DIRECTORY/../.."', 'echo "$*" >> said', "[ $# = 1 ] || cat >> said",
              f"exit {exit_code}"]  # fmt: skip

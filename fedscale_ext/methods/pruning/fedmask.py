@@ -105,19 +105,16 @@ class MaskClient(MultiModelClient):
         """Make ``model`` the client's: W * m_c with its own statistics."""
         if not conf.client_state:
             return
-        parameters = trainable(model)
-        self._draw(parameters, conf)
-        weights = masks.prunable(parameters)
-        masks.apply(masks.unpack(conf.client_state, weights), weights)
-        masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
-        self._take_statistics(model, conf)
+        self._take_masked(model, conf, masks.unpack(conf.client_state, masks.prunable(trainable(model))))
 
     def begin(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model``, as it was sent, W where the server's bits count within the client's structure."""
-        if conf.client_state is None:
-            return
+        if conf.client_state is not None:
+            self._take_masked(model, conf, _counting(masks.prunable(trainable(model))))
+
+    def _take_masked(self, model: nn.Module, conf: ClientConfig, bits: State) -> None:
+        """Make ``model`` W where ``bits`` count within the client's structure, with its own statistics."""
         parameters = trainable(model)
-        bits = {name: weight.detach() != 0 for name, weight in masks.prunable(parameters).items()}
         self._draw(parameters, conf)
         masks.apply(bits, parameters)
         masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
@@ -126,12 +123,12 @@ class MaskClient(MultiModelClient):
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Learn scores of the weights by the straight-through gradient dL/ds = dL/dw W sigma'(s).
 
-        Scores begin one above or below the threshold, as the server's bits say; in fine-tuning, as the client's own
-        mask says, with which it is served.
+        Scores begin one above or below the threshold, as the server's bits say. In fine-tuning the client's mask says
+        so, with which it is served.
         """
         layout, parameters, middle = self._layout(conf), trainable(model), self._middle
         weights = masks.prunable(parameters)
-        bits = {name: weight.detach() != 0 for name, weight in weights.items()}
+        bits = _counting(weights)
         if conf.client_state and "fedmask" not in conf.objective:
             bits = masks.unpack(conf.client_state, weights)
         self._draw(parameters, conf)
@@ -198,6 +195,11 @@ class MaskClient(MultiModelClient):
         if conf.client_state:
             for name, buffer in model.named_buffers():
                 buffer.copy_(conf.client_state[name])
+
+
+def _counting(weights: Mapping[str, Tensor]) -> State:
+    """The bits that the server sends: which weights are not zero."""
+    return {name: weight.detach() != 0 for name, weight in weights.items()}
 
 
 def _slope(score: Tensor) -> Tensor:
