@@ -289,7 +289,7 @@ def page(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> str:
 
 `{" ".join(["python evals/speed/coordinator.py", *sys.argv[1:]])}`, {date.today()}: {arguments.method},
 {results[0]["models"]} models, {arguments.population:,} clients, median of {arguments.rounds} rounds. Training and data
-are stubs; `train` is the wait for the stub executor, whose own work and side of the wire it holds.
+are stubs; `train` is the wait for the stub executor, with the executor's work and its side of the wire.
 {os.cpu_count()} cores of {model_name()}, load average {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]},
 torch {torch.__version__}, numpy {np.__version__}.
 

@@ -61,8 +61,8 @@ class MethodTraits:
     #: Whether clients and server exchange the models that clients train.
     exchanges_models: ClassVar[bool] = True
 
-    #: Whether clients that keep something of their models keep weights. If not, as with masks, they are served the
-    #: server's weights.
+    #: Whether clients that keep something of their models keep weights from the beginning. If not, as with masks, a
+    #: client that never trained is served the server's weights.
     keeps_weights: ClassVar[bool] = True
 
     #: Whether BatchNorm's statistics are re-estimated before models are tested, unless the configuration says.

@@ -257,7 +257,7 @@ def test_a_client_that_is_not_there_is_one_sentence(job: LoadedJob) -> None:
         ("local", "what clients keep of their models has its initial weights"),
         ("hermes", "the weights are those of the global model"),
         ("lotteryfl", "the weights are those of the global model"),
-        ("fedskel", "what clients keep of their models has its initial weights"),
+        ("fedskel", "the weights are those of the global model"),
     ],
 )
 def test_a_client_that_never_trained_is_named(job_file: Path, method: str, served: str) -> None:

@@ -232,7 +232,6 @@ class FedSkelAggregator(PrunedTypesAggregator):
     Params: ClassVar[type] = FedSkelParams
     Executor: ClassVar[type] = SkeletonExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "starts clients from networks of their own"),)
-    keeps_weights: ClassVar[bool] = True
     measures_statistics: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 
     def init_state(self, population: Population, task: Task) -> None:

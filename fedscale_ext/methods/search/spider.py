@@ -263,6 +263,7 @@ class SpiderAggregator(FedAvgAggregator):
     Params: ClassVar[type] = SpiderParams
     Executor: ClassVar[type] = SpiderExecutor
     chooses_paths: ClassVar[bool] = True
+    keeps_weights: ClassVar[bool] = False  # a local network begins as the global one
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.EARLY_STOP, "removes operators by rounds until one is left on each edge"),
         Excludes(Feature.ADAM, "pulls local weights to the global ones in steps of SGD"),

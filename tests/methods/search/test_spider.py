@@ -22,6 +22,7 @@ from fedscale_ext.core.types import Update, WorkItem
 from fedscale_ext.methods.search.alive_operators import alive_ops, everything, size_rows
 from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient
 from fedscale_ext.models.supernet.family import mixed
+from fedscale_ext.server.method_traits import untrained_weights
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport import wire
@@ -167,6 +168,7 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
     fresh = network(tmp_path)[1]
     SpiderClient(settings(), spec).load_personal_model(fresh, settings())
     torch.testing.assert_close(fresh.eval()(samples(3).x), network(tmp_path)[1].eval()(samples(3).x))
+    assert untrained_weights(SpiderAggregator) == "the weights are those of the global model"
 
 
 def test_when_networks_shrink(spider: Any) -> None:
