@@ -43,7 +43,7 @@ class Task:
 # FedorAS has 5 rounds of the supernet to one of fine-tuning each tier, as in its paper; FedNAS searches for half of its
 # budget; SPIDER trains all operators of a layer twice, so that five rounds spend it
 _HAR_STAGES = {
-    "fedoras": {"stop_macs": None, "rounds": 111, "$.supernet_rounds": 55, "$.finetune_rounds": 11},
+    "fedoras": {"stop_macs": None, "rounds": 121, "$.supernet_rounds": 60, "$.finetune_rounds": 12},
     "fednas": {"$.search_rounds": 3},
     "spider": {"stop_macs": None, "rounds": 5, "$.proj_start": 2, "$.proj_recovery": 1},
 }
