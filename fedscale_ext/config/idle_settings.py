@@ -17,6 +17,7 @@ _NAMED = 3  # values that a note names for a reason
 _METHOD = "the method"
 _MOMENTS = ("eta", "tau", "beta", "beta2")
 _MASK_DEFAULTS = {"heterofl": True, "fedrolex": False}  # of the key `mask`, by method that has one
+_LEARN_FROM_PUBLIC = ("dsfl", "feddf", "fedet", "fedgems", "fedmd", "moss")
 _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_window", "clip_bound", "cut_off_util",
          "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
          "blacklist_max_len")  # fmt: skip
@@ -32,6 +33,15 @@ Reason = tuple[str, str]
 
 def _without_public(job: Settings) -> Reason | None:
     return None if job["public_samples"] else ("public_samples", "0")
+
+
+def _learns_without_public(job: Settings) -> Reason | None:
+    method = job["method"]
+    return (_METHOD, method) if is_built_in(method) and method not in _LEARN_FROM_PUBLIC else None
+
+
+def _leaves_public_dir(job: Settings) -> Reason | None:
+    return _learns_without_public(job) if job["public_dir"] else None  # without one, all clients lose samples
 
 
 def _balanced(job: Settings) -> Reason | None:
@@ -134,6 +144,8 @@ def _frozen_weights(job: Settings) -> Reason | None:
 #: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
 _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] = (
     (("public_fraction", "public_classes", "public_alpha"), _without_public),
+    (("public_fraction",), _learns_without_public),
+    (("public_dir", "public_samples", "public_classes", "public_alpha"), _leaves_public_dir),
     (("public_alpha",), _balanced),
     (("capacity_spread",), _by_deadline),
     (_OORT, _unguided),

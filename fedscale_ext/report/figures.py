@@ -82,7 +82,7 @@ FIGURES = (
     Figure("network", "network MB", False, _of("cost", "network_total_mb"), megabytes, "both directions, whole job"),
     Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), megabytes, "both directions"),
     Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), megabytes,
-           "all models of the job, also those that clients keep of their own"),
+           "all models of the job, also those of clients that have trained one of their own"),
     Figure("served", "served MB", False, _of("cost", "mean_model_mb"), megabytes,
            "what a client is served, on average"),
     Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),

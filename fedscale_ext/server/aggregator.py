@@ -162,6 +162,8 @@ class MultiModelAggregator(MethodHooks):
             reachable = self.population.ever_online()
             self.privacy = JobPrivacy(self.config, self.eligible, reachable, self.unprotected)
         self.init_state(self.population, self.task)
+        for sentence in self.settings_idle_with_models():
+            self.notice(sentence)
         if self.privacy is not None:
             check_work(job.method, self.possible_items(), self.pool)
         if job.initial_weights is not None and not self.weights_given:

@@ -1,7 +1,7 @@
 """What a method is asked for in a job: the hooks, in the order in which they are called."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedscale_ext.server.method_tools import MethodTools
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_groups, check_local_training, check_prox, setting_notices
 from fedscale_ext.server.scaffold import ControlVariates
+from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_tensors import ClientTensors
 
 
@@ -40,7 +41,7 @@ class MethodHooks(MethodTools):
         """
         params, private = make_params(cls.Params, config), check_options(config, cls)
         check_local_training(config, cls)
-        check_groups(config)
+        check_groups(config, params)
         check_prox(config, cls, params)
         if config.job.test_around_training and cls.next_items is MethodHooks.next_items:
             raise UserError(
@@ -54,6 +55,13 @@ class MethodHooks(MethodTools):
     def init_state(self, population: Population, task: Task) -> None:
         """Put the first model or models into the pool."""
         raise NotImplementedError
+
+    def settings_idle_with_models(self) -> Iterator[str]:
+        """Sentences on settings that have no effect on the models of this job; asked once, after init_state."""
+        keys = [key for key in ("bn_statistics", "bn_statistics_clients") if key in self.config.given]
+        if keys and not any(bn_statistics.layers(model.state) for model in self.pool):
+            do = "does" if len(keys) == 1 else "do"
+            yield f"{', '.join(keys)} {do} nothing: no model of this job has BatchNorm"
 
     def selection_groups(self) -> np.ndarray | None:
         """Number of the group of each client, int64 [clients], where participants are to come from all groups in

@@ -97,10 +97,14 @@ def check_trained(model: str, spec: ModelSpec, config: JobConfig, method: type[M
         )
 
 
-def check_groups(config: JobConfig) -> None:
-    """UserError where ``groups_by`` orders clients for groups that the method does not have."""
+def check_groups(config: JobConfig, params: Any) -> None:
+    """UserError where ``groups_by`` orders clients for groups that the method, or its ``params``, do not have."""
     job = config.job
-    if job.groups_by != "capacity" and not config.method_params().get("groups"):
+    if job.groups_by == "capacity":
+        return
+    if not hasattr(params, "groups"):
+        raise UserError(f"groups_by is {job.groups_by}, and {job.method} deals no groups to clients; remove groups_by")
+    if not params.groups:
         raise UserError(
             f"groups_by is {job.groups_by} and {job.method}.groups is not given, so that nothing is dealt in this "
             "order; give it, or remove groups_by"

@@ -4,6 +4,7 @@ import pytest
 
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.methods import method_class, method_names
 
 
 def test_keys_of_other_methods_are_named():
@@ -35,7 +36,13 @@ def test_a_key_that_one_job_of_a_sweep_reads_is_not_idle():
         ({"public_fraction": 0.5, "public_alpha": 1, "public_classes": "dirichlet"},
          "public_fraction, public_alpha, public_classes do nothing: public_samples is 0"),
         ({"public_alpha": 1, "public_samples": 10}, "public_alpha does nothing: public_classes is balanced"),
-        ({"public_alpha": 1, "public_samples": 10, "public_classes": "dirichlet", "public_fraction": 0.5}, None),
+        ({"public_alpha": 1, "public_samples": 10, "public_classes": "dirichlet"}, None),
+        ({"public_fraction": 0.5, "public_samples": 10}, "public_fraction does nothing: the method is fedavg"),
+        ({"public_fraction": 0.5, "public_samples": 10, "method": "fedmd"}, None),
+        ({"public_fraction": 0.5, "public_samples": 10, "method": "somebodys"}, None),
+        ({"public_samples": 10, "public_classes": "dirichlet", "public_dir": "digits"},
+         "public_samples, public_classes, public_dir do nothing: the method is fedavg"),
+        ({"public_samples": 10, "public_classes": "dirichlet", "public_dir": "digits", "method": "moss"}, None),
         ({"capacity_spread": 8}, "capacity_spread does nothing: capacity_rule is deadline"),
         ({"capacity_spread": 8, "capacity_rule": "computation"}, None),
         ({"round_threshold": 30}, "round_threshold does nothing: sample_mode is random"),
@@ -99,6 +106,13 @@ def test_a_key_that_one_job_of_a_sweep_reads_is_not_idle():
 )  # fmt: skip
 def test_a_setting_that_another_one_leaves_unread_is_told(keys, note):
     assert idle_keys(make_config({}, keys)) == note
+
+
+def test_public_data_are_read_by_the_methods_that_need_them():
+    """The table names them, as a driver starts jobs without the methods' classes."""
+    needy = [name for name in method_names() if getattr(method_class(name).Params, "needs_public", False)]
+    keys = {"public_fraction": 0.5, "public_samples": 10}
+    assert needy == [name for name in method_names() if idle_keys(make_config({}, {**keys, "method": name})) is None]
 
 
 def test_a_setting_that_one_job_of_a_sweep_reads_is_not_told():

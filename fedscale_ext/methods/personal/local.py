@@ -87,8 +87,8 @@ class LocalAggregator(PersonalModelsAggregator):
         if self.args.num_participants < eligible:
             online = " that is online" if self.args.device_avail_file else ""
             self.notice(
-                f"clients that no round selects keep the initial weights: num_participants {eligible} trains every "
-                f"client{online} in every round, and it is {self.args.num_participants}"
+                "clients that no round selects, or that are late in each, keep the initial weights: num_participants "
+                f"{eligible} trains every client{online} in every round, and it is {self.args.num_participants}"
             )
 
     def smallest_cost(self) -> Cost:

@@ -5,7 +5,7 @@ the pool: its state is cut out of the whole's, and ``means`` is the count-mean o
 """
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -140,8 +140,19 @@ class ShrinkingAggregator(MultiModelAggregator):
         baselines).
         """
         spec = self.initial_spec()
-        dense = getattr(models.family(spec), "dense", None) if getattr(self.params, "dense", False) else None
+        dense = self._dense_form(spec) if getattr(self.params, "dense", False) else None
         return spec if dense is None else dense(spec)
+
+    def settings_idle_with_models(self) -> Iterator[str]:
+        """Beside the base's: ``dense``, where the family has no grouped convolutions that can become dense."""
+        yield from super().settings_idle_with_models()
+        key = f"{self.config.job.method}.dense"
+        if key in self.config.given and self._dense_form(spec := self.initial_spec()) is None:
+            yield f"{key} does nothing: the family {spec.family!r} has no dense form"
+
+    @staticmethod
+    def _dense_form(spec: ModelSpec) -> Callable[[ModelSpec], ModelSpec] | None:
+        return getattr(models.family(spec), "dense", None)
 
     def smallest_spec(self) -> ModelSpec:
         """Spec of the narrowest version, unless ``capacity_model`` names another model."""

@@ -9,6 +9,7 @@ Departures from the text and its public code (repository diaoenmao/HeteroFL-…-
 * The scaler divides in testing too (``scaler``), and levels, not only the whole model, are tested.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -112,9 +113,18 @@ class HeteroFLAggregator(RatesAggregator):
             check_ranks(f"{p.method}.groups", p.groups, len(p.rates), task.num_clients)
             self.levels_by, self.ranks = "ranks", p.groups
         super().init_state(population, task)
-        whole = self.pool[self.whole]
-        if p.scaler and models.scaled(whole.spec, 1.0) is None and not bn_statistics.layers(whole.state):
-            self.notice(f"the family {whole.spec.family!r} has no scaler; its levels train without")
+
+    def settings_idle_with_models(self) -> Iterator[str]:
+        """Beside the base's: ``scaler``, also at its default where the whole model has no BatchNorm."""
+        yield from super().settings_idle_with_models()
+        whole, key = self.pool[self.whole], f"{self.config.job.method}.scaler"
+        if models.scaled(whole.spec, 1.0) is not None:
+            return
+        if bn_statistics.layers(whole.state):
+            if key in self.config.given:
+                yield f"{key} does nothing: the model has BatchNorm"
+        elif self.params.scaler or key in self.config.given:
+            yield f"the family {whole.spec.family!r} has no scaler; its levels train without"
 
     def selection_groups(self) -> np.ndarray | None:
         """The level of each client where ``levels`` is groups: participants come from all of them."""

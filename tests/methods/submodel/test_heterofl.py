@@ -13,6 +13,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config, make_config, with_values
 from fedscale_ext.config.method_params import make_params
+from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
 from fedscale_ext.data import store
@@ -54,7 +55,7 @@ def test_tests_are_masked_where_the_method_or_the_job_asks() -> None:
 
 
 def scaler_notices(aggregator: HeteroFLAggregator) -> list[str]:
-    return [event["message"] for event in aggregator.events if "scaler" in event["message"]]
+    return [sentence for sentence in aggregator.settings_idle_with_models() if "scaler" in sentence]
 
 
 def test_levels_have_a_scaler_where_the_family_has_one() -> None:
@@ -69,7 +70,24 @@ def test_a_family_that_lacks_a_scaler_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delattr("fedscale_ext.models.families.cnn.scaled")
     (notice,) = scaler_notices(server(HeteroFLAggregator, "heterofl", model="cnn_small"))
     assert notice == "the family 'cnn' has no scaler; its levels train without"
-    assert not scaler_notices(server(HeteroFLAggregator, "heterofl", model="cnn_small", scaler=False))
+    assert scaler_notices(server(HeteroFLAggregator, "heterofl", model="cnn_small", scaler=False))
+
+
+@pytest.mark.parametrize("scaler", [True, False])
+def test_a_scaler_that_batch_normalisation_undoes_is_told(scaler: bool) -> None:
+    assert scaler_notices(server(HeteroFLAggregator, "heterofl", scaler=scaler)) == [
+        "heterofl.scaler does nothing: the model has BatchNorm"
+    ]
+    assert not scaler_notices(server(HeteroFLAggregator, "heterofl", model="cnn_small", scaler=scaler))
+
+
+@pytest.mark.parametrize("method", ["heterofl", "fedrolex", "splitmix"])
+def test_dense_convolutions_of_a_family_without_grouped_ones_are_told(method: str) -> None:
+    for model, told in (("resnet18", ["{}.dense does nothing: the family 'resnet' has no dense form"]),
+                        ("mobilenetv3_small", [])):  # fmt: skip
+        aggregator = server(method_class(method), method, model=model, dense=False, shape=(3, 32, 32))
+        sentences = [sentence for sentence in aggregator.settings_idle_with_models() if "dense" in sentence]
+        assert sentences == [sentence.format(method) for sentence in told]
 
 
 def test_grouped_convolutions_become_dense_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:

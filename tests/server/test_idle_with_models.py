@@ -1,0 +1,41 @@
+"""Settings that the models of a job leave without effect are told when it begins."""
+
+from typing import Any
+
+import pytest
+from methods.harness import server
+
+from fedscale_ext.config.job_config import make_config, with_values
+from fedscale_ext.config.methods import method_class
+from fedscale_ext.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"model": "cnn_small"}, []),
+        ({"model": "cnn_small", "bn_statistics": "federated"},
+         ["bn_statistics does nothing: no model of this job has BatchNorm"]),
+        ({"model": "cnn_small", "bn_statistics": "federated", "bn_statistics_clients": 2},
+         ["bn_statistics, bn_statistics_clients do nothing: no model of this job has BatchNorm"]),
+        ({"bn_statistics": "running"}, []),  # of cells, which have BatchNorm
+    ],
+)  # fmt: skip
+def test_statistics_of_models_without_batch_normalisation(keys: dict[str, Any], told: list[str]) -> None:
+    keys = dict(keys)
+    aggregator = server(method_class("fedavg"), "fedavg", model=keys.pop("model", "nasbench201_base"))
+    aggregator.config = with_values(aggregator.config, **keys)
+    assert list(aggregator.settings_idle_with_models()) == told
+
+
+@pytest.mark.parametrize("method", ["fd", "local"])
+def test_statistics_of_one_type_suffice(method: str) -> None:
+    aggregator = server(method_class(method), method, types=["cnn_small", "nasbench201_base"], groups=[3, 3])
+    aggregator.config = with_values(aggregator.config, bn_statistics="federated")
+    assert not list(aggregator.settings_idle_with_models())
+
+
+def test_an_order_of_clients_for_groups_that_the_method_does_not_have_is_refused() -> None:
+    keys = {"method": "fedavg", "model": "cnn_small", "groups_by": "main_class"}
+    with pytest.raises(UserError, match=r"^groups_by is main_class, and fedavg deals no groups to clients; remove"):
+        method_class("fedavg").check_settings(make_config({}, keys))
