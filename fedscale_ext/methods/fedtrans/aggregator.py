@@ -63,9 +63,14 @@ class FedTransAggregator(MultiModelAggregator):
         start = ModelChoice("m0", first.cost).described()
         self.notice(f"fedtrans begins with {start}; clients afford {least} to {greatest} MACs per sample")
         compared, rounds = self.params.gamma + self.params.delta, self.config.fedscale.rounds
-        if rounds <= compared:
+        if rounds < compared:
             self.notice(
                 f"the model will not grow in {rounds} rounds: that takes the losses of {compared}, "
+                "fedtrans.gamma + fedtrans.delta"
+            )
+        elif rounds == compared:  # a child of the last round is served, with inherited weights
+            self.notice(
+                f"no model that grows trains in {rounds} rounds: the first comes after round {compared}, "
                 "fedtrans.gamma + fedtrans.delta"
             )
         elif rounds - compared < self.params.serve_min_rounds:

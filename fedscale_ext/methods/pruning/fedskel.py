@@ -255,8 +255,8 @@ class FedSkelAggregator(PrunedTypesAggregator):
         )
         if self.args.rounds == 1 or self.params.every == 1:
             self.notice(
-                "no client trains only its skeleton in this job: all train the whole model in round 1, and in every "
-                f"round of fedskel.every ({self.params.every}) after it"
+                "no client trains only its skeleton in this job: all train the whole model in round 1, and again every "
+                f"fedskel.every ({self.params.every}) rounds"
             )
 
     def template(self) -> State:
