@@ -33,7 +33,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
 - **on all %**: the same models on all clients' test samples.
 - **worst tenth %**: own % of the tenth of the clients with the lowest accuracy.
-- **at 25 %, at 50 %**: own % when a quarter and half of the budget was spent.
+- **at 25 %, at 50 %**: own % at the first test after a quarter and half of the budget.
 - **rank**: mean over seeds with Student's 95 % interval, of methods with three seeds or more. 1 is the best.
 - **rate**: the learning rate; on UCI HAR the best of three.
 - **(n beyond)**: n of the clients train more than their devices afford.

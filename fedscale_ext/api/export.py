@@ -128,7 +128,7 @@ def _test_samples(job: LoadedJob, clients: Sequence[int]) -> tuple[np.ndarray, n
         return "the data of the job are not there"
     rows = np.concatenate([data.test_rows(client) for client in clients]) if clients else np.zeros(0, dtype=np.int64)
     if not len(rows):
-        return "no client with test samples is served this model"
+        return "no client with test samples is served this model alone"
     return np.asarray(data.x[rows], dtype=np.float32), data.y[rows]
 
 

@@ -184,7 +184,8 @@ class JobKeys(BaseModel):
         "auto",
         description="BatchNorm's statistics in tests. `running`: those of training. `federated`: re-estimated in a "
         "pass over clients' training data (for a client's personal network, over its own data). `auto`: "
-        "the method's default. Like a test, such a pass adds no work, time or traffic.",
+        "the method's default. Like a test, such a pass adds no work, time or traffic. It leaves out clients of one "
+        "sample: their personal networks keep the statistics of training.",
     )
     bn_statistics_clients: int = Field(
         100,

@@ -23,5 +23,7 @@ def recorded_config(settings: Mapping[str, Any]) -> JobConfig:
     # only what differs from the defaults: some checks ask which keys were given
     usual = make_config({}, {}).echo()
     changed = {key: value for key, value in settings.items() if key not in usual or usual[key] != value}
+    if changed.get("dp_round_epsilon") is not None:  # what it sets is recorded, too, and cannot be given beside it
+        changed.pop("dp_noise_multiplier", None)
     flat = {key: value for key, value in changed.items() if key in known or ("." in key and value is not None)}
     return make_config({}, {**flat, "use_cuda": False})

@@ -5,7 +5,7 @@ values float16, both [C, H, W].
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,9 +84,9 @@ def _of_array(x: np.ndarray, data_set: str, shape: Shape, conversions: Conversio
         raise UserError(
             f"clips of speech [N, n] are not read here: import them, and give the data folder of {data_set}"
         )
-    if entry is not None and entry.values and math.prod(x.shape[1:]) != math.prod(shape):
+    if entry is not None and entry.values and not _has_order(x.shape[1:], shape, entry.shape):
         raise UserError(f"samples of the shape {shape_text(x.shape[1:])} cannot be those of this job, which are "
-                        f"{shape_text(shape)}")  # fmt: skip
+                        f"{shape_text(shape)}; are their axes in another order?")  # fmt: skip
     for row, sample in enumerate(x):
         if entry is not None and entry.values:
             yield str(row), sample.reshape(shape)
@@ -94,6 +94,13 @@ def _of_array(x: np.ndarray, data_set: str, shape: Shape, conversions: Conversio
             yield str(row), sample
         else:
             yield str(row), decode(png_bytes(sample), shape, f"in row {row}", conversions)
+
+
+def _has_order(found: Sequence[int], *shapes: Shape) -> bool:
+    """Tell whether values have the axes of one of these shapes, but for sides of 1, or one axis of as many values."""
+    sides = [[side for side in shape if side > 1] for shape in (found, *shapes)]
+    flat = len(sides[0]) <= 1 and math.prod(found) == math.prod(shapes[0])
+    return flat or sides[0] in sides[1:]
 
 
 def _of_pictures(path: Path, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:

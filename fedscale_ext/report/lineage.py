@@ -17,8 +17,11 @@ TITLES = ("model", "parent", "round", "operation and cell", "MACs", "parameters"
 
 
 def lineage_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """A row under :data:`TITLES` for each model of a job's summary; a dash for what its method does not tell."""
-    total = max(1, sum(model["serves"] for model in summary["models"]))
+    """A row under :data:`TITLES` for each model of a job's summary; a dash for what its method does not tell.
+
+    Shares are of all clients: members of ensembles serve the same ones.
+    """
+    total = summary["clients"]["total"]
     rows = []
     for model in summary["models"]:
         lineage = origin(model)

@@ -132,7 +132,7 @@ def test_a_model_without_tested_clients_says_so(job_file: Path, tmp_path: Path) 
     job = trained(job_file)
     job.__dict__["evaluation"] = replace(job.evaluation, serve=("other",) * len(job.evaluation.serve))
     done = export(job, tmp_path / "m.onnx", model="global")
-    assert done.why_noise == "no client with test samples is served this model" and done.right is None
+    assert done.why_noise == "no client with test samples is served this model alone" and done.right is None
 
 
 def test_packages_that_are_missing_are_named(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,13 @@ def test_a_row_tells_where_a_model_comes_from_and_what_it_costs_and_serves() -> 
     assert large[-1] == "31 (50.00 %)"
 
 
+def test_shares_of_an_ensembles_members_are_of_all_clients() -> None:
+    job = summary()
+    for model in job["models"]:
+        model["serves"] = job["clients"]["total"]
+    assert [row[-1] for row in lineage_rows(job)] == ["62 (100.00 %)"] * 2
+
+
 def test_models_of_a_method_without_lineage_are_listed_too() -> None:
     assert [row[:4] for row in lineage_rows(summary(None))] == [["m0", "–", "–", "–"], ["m1", "–", "–", "–"]]
 

@@ -82,6 +82,14 @@ def test_paths_that_the_server_has_judged_are_its_work(job: Path, tmp_path: Path
     assert spent[True][1] == 2 * spent[False][1]  # a pass that measures statistics before each judgement
 
 
+def test_a_comparison_with_clients_judgement_is_the_servers_work(job: Path, tmp_path: Path) -> None:
+    judged = {**reference_jobs.jobs(written(tmp_path))["fedoras"], "fedoras.evaluations": 4, "count_server_macs": True}
+    federated = {**judged, "fedoras.evaluation": "federated"}
+    jobs = {"central": judged, "alone": federated, "compared": {**federated, "fedoras.compare_rankings": True}}
+    spent = {name: run_job(job, name, at_once=True, **keys)["rounds"][1]["server_macs"] for name, keys in jobs.items()}
+    assert spent["alone"] == 0 < spent["compared"] == spent["central"]
+
+
 def summary(job: Path, name: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((job.parent / "logs" / name / "logs" / "summary.json").read_text())
     return content

@@ -57,7 +57,6 @@ class Judges:
     def __call__(self, tier: int, generation: int, paths: list[Path]) -> np.ndarray:
         """Scores of paths, float64 [paths]; NaN for a path that could not be judged."""
         if self._params.evaluation == "central":
-            self._count(paths)
             return self._central(paths)
         return self._federated(tier, generation, paths)
 
@@ -80,6 +79,7 @@ class Judges:
         return ceil(self._params.val_fraction * self.held_out.sum())
 
     def _central(self, paths: list[Path]) -> np.ndarray:
+        self._count(paths)
         samples = self._central_samples
         at_once = max(1, _UNIT_SAMPLES // samples)
         parts = max(ceil(len(paths) / at_once), min(SPREAD["cpu"], len(paths)))
