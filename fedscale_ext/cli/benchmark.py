@@ -42,7 +42,7 @@ def benchmark(
             "--sources",
             metavar="DIR",
             help="Folder of the tasks' npz files; evals/data.md says what they are.",
-            show_default="shared/data beside the checkout",
+            show_default="$FEDSCALE_EXT_SHARED_DATA, else shared/data beside the checkout",
         ),
     ] = None,
     out: Annotated[

@@ -85,8 +85,8 @@ def import_(
     source: Annotated[
         Path,
         typer.Argument(
-            help="npz, LEAF json or parquet file, a folder of them, of images, of clips, of published files; "
-            "hf:OWNER/NAME, or a folder of datasets.save_to_disk."
+            help="npz, LEAF json or parquet file; a folder of json or parquet files, of images, of clips, of published "
+            "files, or in FedScale's layout; hf:OWNER/NAME, or a folder of datasets.save_to_disk."
         ),
     ],
     data_set: Annotated[

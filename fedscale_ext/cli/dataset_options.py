@@ -80,7 +80,10 @@ class OutputOptions:
     ] = None
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the imported data in results.", show_default="DATA_SET, or the npz file's name"),
+        typer.Option(
+            help="Name of the imported data in results.",
+            show_default="that of an npz file, Hugging Face's data or a layout, else DATA_SET",
+        ),
     ] = None
     generated: Annotated[bool, typer.Option("--generated", help="The data are generated: every result says so.")] = (
         False

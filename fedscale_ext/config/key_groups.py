@@ -112,8 +112,9 @@ FEDSCALE_MEANINGS = {
     "With 1.0, no client is dropped.",
     "sample_mode": "Choice of participants among the clients that are online. `random` draws them with equal "
     "probability; `oort` and `pyramidfl` prefer useful and fast ones.",
-    "exploration_factor": "Share of the participants that have never trained, in the first round.",
-    "exploration_decay": "Factor of that share in each round.",
+    "exploration_factor": "Share of the participants that have never trained, before its first decay. Round 1 has only "
+    "such clients.",
+    "exploration_decay": "Factor of that share in each round from the second on.",
     "exploration_min": "Least value of that share.",
     "sample_window": "Number of candidates per new participant. Candidates are the best clients by samples and speed.",
     "round_threshold": "Per cent of the clients that take less time than the preferred duration T.",

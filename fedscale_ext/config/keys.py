@@ -214,7 +214,7 @@ class JobKeys(BaseModel):
     test_around_training: bool = Field(
         False,
         description="At the end of the job, each client does one more local training, and its model is tested before "
-        "and after it. It goes with methods whose devices have types or levels.",
+        "and after it. It goes with methods whose summary has [a row for each type of device](device-types.md).",
     )
     pacer_rule: Literal["falls", "flat"] = Field(
         "falls",

@@ -45,8 +45,8 @@ class MethodHooks(MethodTools):
         check_prox(config, cls, params)
         if config.job.test_around_training and cls.next_items is MethodHooks.next_items:
             raise UserError(
-                f"test_around_training is for methods whose devices have types or levels, and {config.job.method} has "
-                "none; remove it"
+                "test_around_training is for methods whose summary has a row for each type of device, and "
+                f"{config.job.method} has none; remove it"
             )
         return params, private
 

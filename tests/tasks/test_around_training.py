@@ -164,7 +164,7 @@ def test_a_client_that_fails_is_untested_in_both(job_file: Path, monkeypatch: py
 
 def test_a_method_without_types_refuses_it_before_the_job_begins(job_file: Path) -> None:
     with pytest.raises(
-        UserError, match=r"^test_around_training is for methods whose devices have types or levels, and"
+        UserError, match=r"^test_around_training is for methods whose summary has a row for each type of device, and"
     ):
         run(job_file, "refused", method="fedavg")
 
