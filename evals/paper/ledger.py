@@ -206,7 +206,7 @@ def _shortest(reasons: Sequence[str]) -> str:
         return max(dict.fromkeys(others), key=others.count)
     if counts:
         return "fewer than three seeds"
-    return "some rows were not run" if reasons else "all systems left out"
+    return "some rows were not run" if reasons else "nothing is left to compare"
 
 
 def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
