@@ -102,9 +102,12 @@ def submit_sweep(
                 folders[point.name] = str(job.log_dir)
         sweeps.write_conf(name, file.content)
         queue.submit(new, Path(first.fedscale.log_path, "logs", name, _FOLDER).absolute(), name)
-        values = sweep_plan.read_grid(grid)
-        sweep = Sweep(name, conf, tuple(overrides), values, tuple(plan.points), Proc.of("sweep", os.getpid()), folders)
-        sweeps.write(sweep)
+        values = sweeps.tried(sweep_plan.read_grid(grid), before)
+        left_out = sweeps.left_out(plan.points, before)
+        points = (*plan.points, *left_out)
+        sweeps.write(Sweep(name, conf, tuple(overrides), values, points, Proc.of("sweep", os.getpid()), folders))
+    if left_out:
+        display.notice(sweeps.left_out_sentence(left_out))
     done = len(plan.points) - len(new)
     display.notice(
         f"sweep {name}: {counted(len(new), 'job')} queued as one array{f', {done} done before' if done else ''}; "

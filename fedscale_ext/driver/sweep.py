@@ -18,7 +18,7 @@ from rich.console import Console
 from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, origin, read_conf
-from fedscale_ext.core.errors import UserError, listed
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
@@ -32,7 +32,6 @@ from fedscale_ext.driver.sweeps import Point, Sweep
 ENDING = "-sweep"
 #: path of the user's configuration, for the drivers that a sweep starts: they stop their jobs when it is gone
 VARIABLE = "FEDSCALE_EXT_SWEEP"
-_NAMED = 4  # jobs that a sentence names
 _LOOK_S = 0.5  # between two looks at how far the jobs are
 _CLOCK_S = 2.0  # that the clocks of a file system and of this process may differ
 _STOP_S = 10.0  # a driver stops its job within 5 s
@@ -86,8 +85,8 @@ def start(
         verdicts = check_jobs(configs, out, err, resumed) if way.here else {}  # else each checks its hosts
         refuse_faults(verdicts, resume)
         sweeps.write_conf(name, file.content)
-        left_out = [] if before is None else [point for point in before.points if point.name not in states]
-        values = _tried(sweep_plan.read_grid(grid), before)
+        left_out = sweeps.left_out(points, before)
+        values = sweeps.tried(sweep_plan.read_grid(grid), before)
         sweep = Sweep(name, conf, tuple(overrides), values, (*points, *left_out), Proc.of("sweep", os.getpid()),
                       dict(earlier))  # fmt: skip
         sweeps.write(sweep)
@@ -102,9 +101,7 @@ def start(
         if plan.repeats is not None:
             display.line(plan.repeats)
         if left_out:
-            names = listed([point.name for point in left_out], _NAMED)
-            display.line(f"{counted(len(left_out), 'job')} of the sweep that these options do not name "
-                         f"{'is' if len(left_out) == 1 else 'are'} left as before: {names}")  # fmt: skip
+            display.line(sweeps.left_out_sentence(left_out))
         idle = idle_keys(*configs)
         checked = {job: [*([idle] if idle else []), *verdict.notices] for job, verdict in verdicts.items()}
         print_notices(err, checked)
@@ -120,12 +117,6 @@ def start(
                       highlight=False, soft_wrap=True)  # fmt: skip
             return 130
     return 0 if all(state.status == "finished" for state in states.values()) else 1
-
-
-def _tried(grid: dict[str, list[str]], before: Sweep | None) -> dict[str, list[str]]:
-    """The grid of a sweep with the values that it had tried before it was resumed."""
-    earlier = before.grid if before is not None else {}
-    return {key: list(dict.fromkeys([*earlier.get(key, ()), *grid.get(key, ())])) for key in {**earlier, **grid}}
 
 
 class _Run:

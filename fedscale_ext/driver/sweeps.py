@@ -8,12 +8,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.jobs import left_after, state_dir
 from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.progress import counted
 
 _LOCK = ".lock"  # how the file ends that the driver of a sweep holds
+_NAMED = 4  # jobs that a sentence names
 _STOP_S = 30.0  # a sweep stops its jobs within 12 s, and those of other machines within 25 s
 
 
@@ -51,6 +53,25 @@ class Sweep:
     def run_of(self, job: str) -> Path | None:
         """The folder of a job's run in this sweep, None where the sweep has not begun it."""
         return Path(self.runs[job]) if job in self.runs else None
+
+
+def tried(grid: dict[str, list[str]], before: Sweep | None) -> dict[str, list[str]]:
+    """Return the grid of a sweep with the values that it had tried before it was resumed."""
+    earlier = before.grid if before is not None else {}
+    return {key: list(dict.fromkeys([*earlier.get(key, ()), *grid.get(key, ())])) for key in {**earlier, **grid}}
+
+
+def left_out(points: Sequence[Point], before: Sweep | None) -> list[Point]:
+    """Return the jobs of a resumed sweep that are not among ``points``; they stay in it as they are."""
+    names = {point.name for point in points}
+    return [] if before is None else [point for point in before.points if point.name not in names]
+
+
+def left_out_sentence(points: Sequence[Point]) -> str:
+    """Tell of :func:`left_out`."""
+    verb = "is" if len(points) == 1 else "are"
+    names = listed([point.name for point in points], _NAMED)
+    return f"{counted(len(points), 'job')} of the sweep that these options do not name {verb} left as before: {names}"
 
 
 def folder() -> Path:

@@ -141,6 +141,20 @@ def test_a_sweep_is_one_array_of_which_some_run_at_once(here, job_file, monkeypa
     assert all(f"scancel 12_{index}" in calls for index in range(4))
 
 
+def test_jobs_that_new_options_do_not_name_stay_in_the_sweep(here, job_file, monkeypatch, capsys):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    words = ('worker_ips=["a:[2]"]', f"log_path={here}/out")
+    queue_sweep(job_file, *words, seeds="1")
+    first = sweeps.read("tiny-sweep")
+    queue_sweep(job_file, *words, seeds="2", grid=["batch_size=9,11"], resume=True)
+    sweep = sweeps.read("tiny-sweep")
+    assert [point.seed for point in sweep.points] == [2, 2, 1, 1] and sweep.points[2:] == first.points
+    assert sweep.grid == {"batch_size": ["5", "9", "11"]} and first.runs.items() <= sweep.runs.items()
+    said = capsys.readouterr().err
+    assert "2 jobs of the sweep that these options do not name are left as before: tiny" in said.replace("\n", " ")
+
+
 def test_the_jobs_of_an_array_ask_for_the_same_nodes(here, job_file, monkeypatch):
     (here / "bin").mkdir()
     fake_queue(here / "bin", monkeypatch)
