@@ -58,7 +58,8 @@ class MethodHooks(MethodTools):
 
     def settings_idle_with_models(self) -> Iterator[str]:
         """Sentences on settings that have no effect on the models of this job; asked once, after init_state."""
-        keys = [key for key in ("bn_statistics", "bn_statistics_clients") if key in self.config.given]
+        asked = ("bn_statistics", "bn_statistics_clients") if self.static_statistics else ("bn_statistics",)
+        keys = [key for key in asked if key in self.config.given]
         if keys and not any(bn_statistics.layers(model.state) for model in self.pool):
             do = "does" if len(keys) == 1 else "do"
             yield f"{', '.join(keys)} {do} nothing: no model of this job has BatchNorm"

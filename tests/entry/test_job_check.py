@@ -148,8 +148,11 @@ def test_keys_that_the_data_or_the_method_leave_unread_are_told(job_file: Path, 
     assert notices(data_seed=3, public_samples=4) == []
     statistics = "bn_statistics_clients does nothing: fedavg is tested with the running statistics of training"
     assert notices(bn_statistics_clients=9) == [statistics]
-    assert notices(bn_statistics_clients=9, bn_statistics="federated") == []
-    assert notices(bn_statistics_clients=9, method="heterofl") == []
+    cells = {"model": "nasbench201_base", "bn_statistics_clients": 9}  # which have BatchNorm
+    assert notices(**cells, bn_statistics="federated") == []
+    assert notices(**cells, method="heterofl") == []
+    without = "bn_statistics_clients does nothing: no model of this job has BatchNorm"
+    assert notices(bn_statistics_clients=9, method="heterofl") == [without]
 
 
 def test_a_test_split_beside_a_test_csv_does_nothing(job_file: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Settings that the models of a job leave without effect are told when it begins."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from methods.harness import server
 
+import fedscale_ext
 from fedscale_ext.config.job_config import make_config, with_values
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
@@ -33,6 +35,13 @@ def test_statistics_of_one_type_suffice(method: str) -> None:
     aggregator = server(method_class(method), method, types=["cnn_small", "nasbench201_base"], groups=[3, 3])
     aggregator.config = with_values(aggregator.config, bn_statistics="federated")
     assert not list(aggregator.settings_idle_with_models())
+
+
+def test_a_job_tells(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "rounds": 1, "local_steps": 1, "num_participants": 2, "bn_statistics": "federated"}
+    summary = fedscale_ext.run(job_file, method="heterofl", **{"heterofl.dense": False}, **keys)
+    assert "bn_statistics does nothing: no model of this job has BatchNorm" in summary["notices"]
+    assert "heterofl.dense does nothing: the family 'cnn' has no dense form" in summary["notices"]
 
 
 def test_an_order_of_clients_for_groups_that_the_method_does_not_have_is_refused() -> None:
