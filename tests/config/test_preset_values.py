@@ -85,8 +85,8 @@ def test_baselines_have_their_own_values() -> None:
         for method in ("heterofl", "splitmix", "fluid")
     )
     assert heterofl.rates == (1.0, 0.5, 0.25, 0.125, 0.0625) and heterofl.clip_norm == 1.0
-    assert heterofl.scaler and heterofl.mask and heterofl.dense
-    assert splitmix.bases == 8 and splitmix.rescale_init and splitmix.dense
+    assert heterofl.scaler and heterofl.mask
+    assert splitmix.bases == 8 and splitmix.rescale_init
     assert fluid.p == (0.95, 0.85, 0.75, 0.65, 0.5) and (fluid.vote, fluid.increment, fluid.every) == (0.75, 0.2, 2)
     yogi = preset("fedyogi", "cifar10").fedscale
     assert (yogi.yogi_eta, yogi.yogi_tau, yogi.yogi_beta, yogi.yogi_beta2) == (0.003, 1e-8, 0.9, 0.99)

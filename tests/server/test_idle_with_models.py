@@ -39,7 +39,7 @@ def test_statistics_of_one_type_suffice(method: str) -> None:
 
 def test_a_job_tells(job_file: Path) -> None:
     keys = {"model": "cnn_small", "rounds": 1, "local_steps": 1, "num_participants": 2, "bn_statistics": "federated"}
-    summary = fedscale_ext.run(job_file, method="heterofl", **{"heterofl.dense": False}, **keys)
+    summary = fedscale_ext.run(job_file, method="heterofl", **{"heterofl.dense": True}, **keys)
     assert "bn_statistics does nothing: no model of this job has BatchNorm" in summary["notices"]
     assert "heterofl.dense does nothing: the family 'cnn' has no dense form" in summary["notices"]
 

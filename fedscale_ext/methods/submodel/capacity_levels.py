@@ -146,9 +146,8 @@ class ShrinkingAggregator(MultiModelAggregator):
     def settings_idle_with_models(self) -> Iterator[str]:
         """Beside the base's: ``dense``, where the family has no grouped convolutions that can become dense."""
         yield from super().settings_idle_with_models()
-        key = f"{self.config.job.method}.dense"
-        if key in self.config.given and self._dense_form(spec := self.initial_spec()) is None:
-            yield f"{key} does nothing: the family {spec.family!r} has no dense form"
+        if getattr(self.params, "dense", False) and self._dense_form(spec := self.initial_spec()) is None:
+            yield f"{self.config.job.method}.dense does nothing: the family {spec.family!r} has no dense form"
 
     @staticmethod
     def _dense_form(spec: ModelSpec) -> Callable[[ModelSpec], ModelSpec] | None:

@@ -115,15 +115,15 @@ class HeteroFLAggregator(RatesAggregator):
         super().init_state(population, task)
 
     def settings_idle_with_models(self) -> Iterator[str]:
-        """Beside the base's: ``scaler``, also at its default where the whole model has no BatchNorm."""
+        """Beside the base's: ``scaler``, where it is turned off in vain, or the levels need it and have none."""
         yield from super().settings_idle_with_models()
-        whole, key = self.pool[self.whole], f"{self.config.job.method}.scaler"
+        whole, scaler = self.pool[self.whole], self.params.scaler
         if models.scaled(whole.spec, 1.0) is not None:
             return
-        if bn_statistics.layers(whole.state):
-            if key in self.config.given:
-                yield f"{key} does nothing: the model has BatchNorm"
-        elif self.params.scaler or key in self.config.given:
+        has_batch_norm = bool(bn_statistics.layers(whole.state))
+        if has_batch_norm and not scaler:
+            yield f"{self.config.job.method}.scaler does nothing: the model has BatchNorm"
+        if scaler and not has_batch_norm:
             yield f"the family {whole.spec.family!r} has no scaler; its levels train without"
 
     def selection_groups(self) -> np.ndarray | None:
