@@ -96,10 +96,10 @@ def _of_array(x: np.ndarray, data_set: str, shape: Shape, conversions: Conversio
             yield str(row), decode(png_bytes(sample), shape, f"in row {row}", conversions)
 
 
-def _has_order(found: Sequence[int], *shapes: Shape) -> bool:
+def _has_order(sample: Sequence[int], *shapes: Shape) -> bool:
     """Tell whether values have the axes of one of these shapes, but for sides of 1, or one axis of as many values."""
-    sides = [[side for side in shape if side > 1] for shape in (found, *shapes)]
-    flat = len(sides[0]) <= 1 and math.prod(found) == math.prod(shapes[0])
+    sides = [[side for side in shape if side > 1] for shape in (sample, *shapes)]
+    flat = len(sides[0]) <= 1 and math.prod(sample) == math.prod(shapes[0])
     return flat or sides[0] in sides[1:]
 
 
