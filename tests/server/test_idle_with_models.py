@@ -13,7 +13,7 @@ from fedscale_ext.core.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "sentences"),
     [
         ({"model": "cnn_small"}, []),
         ({"model": "cnn_small", "bn_statistics": "federated"},
@@ -23,11 +23,11 @@ from fedscale_ext.core.errors import UserError
         ({"bn_statistics": "running"}, []),  # of cells, which have BatchNorm
     ],
 )  # fmt: skip
-def test_statistics_of_models_without_batch_normalisation(keys: dict[str, Any], told: list[str]) -> None:
+def test_statistics_of_models_without_batch_normalisation(keys: dict[str, Any], sentences: list[str]) -> None:
     keys = dict(keys)
     aggregator = server(method_class("fedavg"), "fedavg", model=keys.pop("model", "nasbench201_base"))
     aggregator.config = with_values(aggregator.config, **keys)
-    assert list(aggregator.settings_idle_with_models()) == told
+    assert list(aggregator.settings_idle_with_models()) == sentences
 
 
 @pytest.mark.parametrize("method", ["fd", "local"])

@@ -316,14 +316,14 @@ def test_a_job_too_short_to_serve_a_model_that_grew_says_so(least: int, warned: 
 
 
 @pytest.mark.parametrize(
-    ("rounds", "told"),
+    ("rounds", "notices"),
     [
         (6, ["the model will not grow in 6 rounds: that takes the losses of 7, fedtrans.gamma + fedtrans.delta"]),
         (7, ["no model that grows trains in 7 rounds: the first comes after round 7, fedtrans.gamma + fedtrans.delta"]),
         (8, []),
     ],
 )
-def test_a_job_too_short_for_its_model_to_grow_says_so(rounds: int, told: list[str]) -> None:
+def test_a_job_too_short_for_its_model_to_grow_says_so(rounds: int, notices: list[str]) -> None:
     """A child that is born in the last round is served, but never trained."""
     _, *warnings = messages(fedtrans(gamma=3, delta=4, rounds=rounds))
-    assert warnings == told
+    assert warnings == notices

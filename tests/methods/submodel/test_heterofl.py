@@ -83,11 +83,11 @@ def test_a_scaler_that_is_turned_off_in_vain_is_told() -> None:
 
 @pytest.mark.parametrize("method", ["heterofl", "fedrolex", "splitmix"])
 def test_dense_convolutions_of_a_family_without_grouped_ones_are_told(method: str) -> None:
-    for model, told in (("resnet18", ["{}.dense does nothing: the family 'resnet' has no dense form"]),
+    for model, expected in (("resnet18", ["{}.dense does nothing: the family 'resnet' has no dense form"]),
                         ("mobilenetv3_small", [])):  # fmt: skip
         aggregator = server(method_class(method), method, model=model, dense=True, shape=(3, 32, 32))
         sentences = [sentence for sentence in aggregator.settings_idle_with_models() if "dense" in sentence]
-        assert sentences == [sentence.format(method) for sentence in told]
+        assert sentences == [sentence.format(method) for sentence in expected]
 
 
 def test_grouped_convolutions_become_dense_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
