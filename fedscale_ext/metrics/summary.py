@@ -204,11 +204,6 @@ def write_summary(directory: Path, summary: Mapping[str, Any]) -> Path:
     return path
 
 
-def drop_summary(directory: Path) -> None:
-    """Remove the summary of a job that goes on: from then on it has not ended."""
-    (directory / SUMMARY).unlink(missing_ok=True)
-
-
 def _converged_round(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> int | None:
     """By the rule of ``stop_gain``; None where it is not asked for, or did not come true."""
     if config.get("stop_gain") is None:

@@ -28,7 +28,14 @@ from fedscale_ext.population.selection import select, select_from_groups
 from fedscale_ext.server.announcements import faults_notice, ready_event, round_event, untrained_notice
 from fedscale_ext.server.dispatcher import Dispatcher
 from fedscale_ext.server.divergence import end_notice
-from fedscale_ext.server.eligibility import device_capacities, eligible_clients, online_clients, report_data, task_of
+from fedscale_ext.server.eligibility import (
+    device_capacities,
+    eligible_clients,
+    offline_notice,
+    online_clients,
+    report_data,
+    task_of,
+)
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
@@ -362,7 +369,8 @@ class MultiModelAggregator(MethodHooks):
         """Write and announce the job's results; returns the summary."""
         # only now: a checkpoint has the notices before it, and the job may be resumed for more rounds
         end = end_notice(self.history, self.records.header["floor"], self.config)
-        for sentence in filter(None, (self.unreached(), untrained_notice(type(self), self.history), end)):
+        offline = offline_notice(self.population, self.eligible, self.history)
+        for sentence in filter(None, (self.unreached(), offline, untrained_notice(type(self), self.history), end)):
             self.notice(sentence)
         result = JobResult(
             history=self.history,

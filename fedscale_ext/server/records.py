@@ -13,8 +13,9 @@ from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
-from fedscale_ext.metrics.summary import drop_summary, summarise, write_summary
+from fedscale_ext.metrics.summary import summarise, write_summary
 from fedscale_ext.metrics.wandb_run import WandbRun
+from fedscale_ext.report.end import drop_end
 from fedscale_ext.report.lineage import plot_growth
 from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.plots import plot_job
@@ -92,10 +93,9 @@ class JobRecords:
     def begin(self, after_round: int, marks: Mapping[str, Mark]) -> list[RoundRecord]:
         """Drop what an earlier run wrote after ``after_round`` (0: all of it), and return the records that stay.
 
-        ``marks`` is how far the records reached by then. The summary of an earlier end goes first: readers take a job
-        that has one for finished.
+        ``marks`` is how far the records reached by then. The files of an earlier end go first.
         """
-        drop_summary(self._log_dir)
+        drop_end(self._log_dir)
         drop_states(self._log_dir, after_round)
         return self._recorder.return_to(marks, self._writer)
 

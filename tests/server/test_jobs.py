@@ -15,6 +15,7 @@ import fedscale_ext
 from fedscale_ext.config.job_config import JobConfig, load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.report.tables import seconds
 from fedscale_ext.util.token import new_token
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
@@ -165,6 +166,31 @@ def test_downloads_of_clients_that_are_lost_in_a_round_are_told_apart(job_file: 
     assert summary["cost"]["network_total_mb"] == pytest.approx(5 * 2 * model / 1e6)
     (line,) = (Path(summary["log_dir"]) / "metrics.jsonl").read_text().splitlines()
     assert json.loads(line)["lost_download_bytes"] == 2 * model
+
+
+def test_clients_that_are_offline_when_rounds_begin_are_counted(job_file: Path, tmp_path: Path) -> None:
+    """Short rounds end before these clients are online: a method with long ones would train them."""
+    trace = tmp_path / "behave"
+    entry = {"finish_time": 1e6, "duration": 1, "model": "m", "inactive": [9e5]}
+    never = {**entry, "active": [], "inactive": []}
+    days = {n: {**entry, "active": [0.0 if n < 4 else 8e5]} for n in range(1, 7)} | {7: never}
+    trace.write_bytes(pickle.dumps(days))
+    keys = {"model": "cnn_small", "num_participants": 2, "overcommitment": 1.0, "device_avail_file": str(trace)}
+    summary = fedscale_ext.run(job_file, **keys)
+    (notice,) = (each for each in summary["notices"] if "offline" in each)
+    assert notice.startswith("3 of 7 clients were offline at the beginning of every round and could not train: ")
+    assert notice.endswith(f"cover {seconds(summary['time']['virtual_s'])} of virtual time")
+    longer = fedscale_ext.run(job_file, resume=True, rounds=3, **keys)
+    assert sum("offline" in each for each in longer["notices"]) == 1
+
+
+def test_no_client_is_offline_where_rounds_reach_all(job_file: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "behave"
+    entry = {"finish_time": 1e6, "duration": 1, "model": "m"}
+    days = {n: {**entry, "active": [1.0], "inactive": [9e5]} for n in range(1, 8)}  # the first round waits for it
+    trace.write_bytes(pickle.dumps(days))
+    keys = {"model": "cnn_small", "num_participants": 2, "overcommitment": 1.0, "device_avail_file": str(trace)}
+    assert not any("offline" in each for each in fedscale_ext.run(job_file, **keys)["notices"])
 
 
 def test_downloads_of_clients_that_are_too_slow_are_told_apart(job_file: Path) -> None:

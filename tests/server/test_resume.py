@@ -90,6 +90,9 @@ def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
     """Its figures are those of the rounds so far, not those of its earlier end."""
     run(job_file, rounds=2)
     assert load_job(log_dir(job_file)).finished
+    of_the_end = [log_dir(job_file) / name for name in ("summary.md", "plot.png", "models")]
+    assert all(path.exists() for path in of_the_end)
+    (log_dir(job_file) / "growth.png").touch()  # as of a method with births
     evolve = FedYogiAggregator.evolve
 
     def interrupted(self: FedYogiAggregator, round: int) -> None:
@@ -102,10 +105,11 @@ def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
         run(job_file, rounds=9, resume=True)
     job = load_job(log_dir(job_file))
     assert not job.finished and job.state == "round 4 of 9, tested after round 3"
+    assert not any(path.exists() for path in [*of_the_end, log_dir(job_file) / "growth.png"])
     assert job.summary["rounds"] == 4 and job.summary["accuracy"]["round"] == 3
     monkeypatch.setattr(FedYogiAggregator, "evolve", evolve)
     run(job_file, rounds=9, resume=True)
-    assert load_job(log_dir(job_file)).finished
+    assert load_job(log_dir(job_file)).finished and all(path.exists() for path in of_the_end)
 
 
 def test_the_count_of_untrained_clients_is_that_of_the_end(job_file: Path) -> None:
