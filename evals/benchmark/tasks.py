@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evals.benchmark.networks import FOLDED, SMALL, USUAL, Networks
+from evals.benchmark.moved import FRAME, write_moved
+from evals.benchmark.networks import FOLDED, FRAMED, SMALL, USUAL, Networks
 from evals.paper.papers import DataSet, Paper
 
 
@@ -64,6 +65,8 @@ TASKS = {
                 keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}, stages=_HAR_STAGES),
     "chars": Task("chars74k", (1, 28, 28), 62, 55, 0.05e12, SMALL,
                   keys={**_STEPS, "local_steps": 10, "public_samples": 110}, rows=_DATA_FREE, about=_CHARS),
+    "mnist": Task("MNIST, moved digits", (1, FRAME, FRAME), 10, 100, 0.05e12, FRAMED,
+                  keys={**_STEPS, "local_steps": 10, "public_samples": 200}),
     "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),
     "cifar10": Task("CIFAR-10", (3, 32, 32), 10, 100, 2.0e12, replace(USUAL, weakest="lenet_6k"),
                     keys={**_STEPS, "public_samples": 200}),
@@ -75,11 +78,13 @@ _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")
 _DATA = {
     "har": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30),
     "chars": DataSet("femnist", "chars74k_55writers.npz", _LOCAL),
+    "mnist": DataSet("mnist", "mnist.npz", ("--shape", f"1x{FRAME}x{FRAME}", *_LOCAL), 100,
+                     dirichlet=("--min-samples", "20"), rewritten=write_moved),
     "speech": DataSet("speech", "speech_commands_logmel.npz", (*_LOG_MEL, *_LOCAL)),
     "cifar10": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 100, dirichlet=("--min-samples", "20")),
     "fashion": DataSet("fashionmnist", "fashionmnist_20k4k.npz", _LOCAL, 100, dirichlet=("--min-samples", "20")),
 }  # fmt: skip
-PARTITION = {"cifar10": "cifar10-h0.5", "fashion": "fashion-h0.5"}
+PARTITION = {"mnist": "mnist-h1", "cifar10": "cifar10-h0.5", "fashion": "fashion-h0.5"}
 """Names of the data of tasks without clients of their own, as :meth:`Paper.prepared` reads them."""
 
 BENCHMARK = Paper("benchmark", Path(__file__).resolve().parent, _DATA, {"small": {}}, {}, base_model="small")

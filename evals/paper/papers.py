@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,8 @@ _UNASKED: Mapping[str, Any] = {"min_samples": 1, "samples_per_client": 0}
 class DataSet:
     """A data set by its import: ``source`` is a file below the folder of sources (None: the folder must be there
     already), ``kind`` FedScale's name of it, ``options`` of `fedscale dataset import`; ``clients`` for partitions,
-    and ``dirichlet``, options of a partition by Dirichlet alone."""
+    and ``dirichlet``, options of a partition by Dirichlet alone. ``rewritten``: writes an npz file from the source,
+    which is imported instead."""
 
     kind: str
     source: str | None = None
@@ -38,6 +39,7 @@ class DataSet:
     small: Keys = field(default_factory=dict)
     paper: Keys = field(default_factory=dict)
     dirichlet: tuple[str, ...] = ()
+    rewritten: Callable[[Path, Path], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,16 @@ class Paper:
         if entry.source is None or _imported(out):
             return out
         options = ["--data-set", entry.kind, "--name", name, "-o", str(out), *entry.options, *partition]
+        source, rewritten = sources / entry.source, folder / f"{name}.npz"
         try:  # in this process: an interrupt would reach another one while Python is still starting there
-            code = app(["dataset", "import", str(sources / entry.source), *options], standalone_mode=False)
+            if entry.rewritten is not None:
+                entry.rewritten(source, rewritten)
+                source = rewritten
+            code = app(["dataset", "import", str(source), *options], standalone_mode=False)
         except UserError as error:
             raise UserError(f"{name} could not be imported: {error}") from None
+        finally:
+            rewritten.unlink(missing_ok=True)
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
         return out
