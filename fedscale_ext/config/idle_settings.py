@@ -104,6 +104,18 @@ def _never_converged(job: Settings) -> Reason | None:
     return ("stop_gain", "null") if job["stop_gain"] is None else None
 
 
+def _too_patient(job: Settings) -> Reason | None:
+    patience, rounds = job["stop_patience"], job["rounds"]
+    is_late = job["stop_gain"] is not None and patience >= rounds
+    return (f"stop_patience, {patience}, is not below rounds, {rounds}", "") if is_late else None
+
+
+def _paces_too_late(job: Settings) -> Reason | None:
+    step, rounds = job["pacer_step"], job["rounds"]  # the first round explores only
+    is_late = job["sample_mode"] != "random" and rounds <= 2 * step + 1
+    return (f"rounds, {rounds:g}, is not above 2 pacer_step + 1, {2 * step + 1:g}", "") if is_late else None
+
+
 def _without_privacy(job: Settings) -> Reason | None:
     return ("dp_noise_multiplier", "null") if job["dp_noise_multiplier"] is None else None
 
@@ -164,6 +176,8 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] 
     (("device_match",), _without_trace),
     (("bn_statistics_clients",), _running_statistics),
     (("stop_patience", "stop_unit"), _never_converged),
+    (("stop_gain", "stop_unit"), _too_patient),
+    (("pacer_delta", "pacer_step", "pacer_rule"), _paces_too_late),
     (_PRIVACY, _without_privacy),
     (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
     (("loss_decay",), _loss_of_qfedavg),

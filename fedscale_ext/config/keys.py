@@ -59,7 +59,8 @@ class JobKeys(BaseModel):
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
         "for the base model, with the method's own traffic unless `capacity_model` is given. It bounds MACs, at the "
-        "smallest model's bytes per MAC. If it is given, a notice tells of clients that take longer.",
+        "smallest model's bytes per MAC. If it is given, a notice tells of clients that take longer. It is "
+        "refused if a client could not even train the smallest model in it.",
     )
     capacity_model: str | None = Field(
         None,
@@ -164,9 +165,10 @@ class JobKeys(BaseModel):
     )
     control_variates: bool = Field(
         False,
-        description="SCAFFOLD (Karimireddy et al. 2020, option II) with any method whose clients step by SGD. Each "
-        "gradient is corrected by the server's control variate less the client's. The aggregator keeps "
-        "the clients' variates in the job's folder; they count as traffic in both directions.",
+        description="SCAFFOLD (Karimireddy et al. 2020, option II), with methods whose clients change the model that "
+        "they receive, by SGD alone; others refuse it. Each gradient is corrected by the server's control variate less "
+        "the client's. The aggregator keeps the clients' variates in the job's folder; they count as traffic in both "
+        "directions.",
     )
     own_classes: bool = Field(
         False,

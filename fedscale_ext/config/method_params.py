@@ -17,9 +17,9 @@ from fedscale_ext.util.validation import first_fault
 def make_params(params: type, config: JobConfig) -> Any:
     """Make an instance of the frozen dataclass ``params`` from the job's values; types and ranges are checked.
 
-    The dataclass may have two methods. The class method ``job_defaults(config) -> dict`` returns defaults that depend
+    The dataclass may have three methods. The class method ``job_defaults(config) -> dict`` returns defaults that depend
     on the rest of the job, such as the data set. ``lacks(config) -> list`` names missing settings, which UserError
-    lists.
+    lists. ``follows_rounds(rounds) -> str`` is for :func:`changed_rounds`.
 
     UserError also for a misspelt key of another method. Its value does not bind this job, but a comparison of several
     methods would otherwise ignore the key in each job.
@@ -41,6 +41,26 @@ def make_params(params: type, config: JobConfig) -> Any:
         *others, last = missing
         raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")
     return instance
+
+
+def changed_rounds(before: int, config: JobConfig) -> str:
+    """Describe a change of ``rounds`` that earlier rounds of the job depend on; empty where none do.
+
+    A job goes on with more rounds as if it had had them from the start. It cannot where its method divides ``rounds``
+    into stages. The method's ``Params.follows_rounds(rounds)`` then names the setting by which it does in a job of so
+    many rounds.
+
+    Args:
+        before: ``rounds`` of the run that is to go on.
+        config: The job as it is configured now.
+
+    """
+    now = config.fedscale.rounds
+    params: type = method_class(config.job.method).Params  # type: ignore[attr-defined]
+    if before == now or not hasattr(params, "follows_rounds"):
+        return ""
+    setting = make_params(params, config).follows_rounds(before)
+    return f"rounds was {before} and is {now}, which {setting} follows" if setting else ""
 
 
 def _check_names(method: str, keys: Iterable[str], params: type) -> None:

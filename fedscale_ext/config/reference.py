@@ -23,10 +23,10 @@ the keys of any job [by subject](#all-keys). A method's hyperparameters are on i
 - `$VARIABLES` are expanded. A variable that is not set is an error.
 - An unknown key is an error, and the sentence names the most similar key. This holds for the keys of all installed
   methods.
-- Correct keys of another method have no effect. Nor have keys that another key switches off, as `capacity_spread` under
-  `capacity_rule: deadline`, or `scalefl.gamma` under `scalefl.self_kd: false`.
-  A note says so when the job starts. A sweep says it once, for keys that none of its jobs
-  reads.
+- Correct keys of another method have no effect. Nor have some keys that another key switches off, as `capacity_spread`
+  under `capacity_rule: deadline`, or `scalefl.gamma` under `scalefl.self_kd: false`. A note says so when the job
+  starts. A sweep says it once, for keys that none of its jobs reads.
+- Other such keys are refused, as `adam_beta1` without `client_optimizer: adam`.
 - If a method or model does not exist, or does not take the data, the error comes before any process starts.
 
 ## FedScale's keys

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from fedscale_ext.config.changed_settings import changed_settings, completed
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.method_params import changed_rounds
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import FileDigests, differing_files, file_digests
 from fedscale_ext.driver.jobs import Job
@@ -95,6 +96,8 @@ def check_unchanged(config: JobConfig, run: Path, advice: str = START_ANEW, file
 def _changed(before: _Stated, config: JobConfig, files_here: bool) -> str:
     """What differs, in words; empty where nothing does."""
     changed = [changed_settings(completed(before.config), config.echo())]
+    if not changed[0] and isinstance(rounds := before.config.get("rounds"), int):
+        changed.append(changed_rounds(rounds, config))
     if files_here and before.named_files:
         different = differing_files(before.named_files, file_digests(config))
         changed += [f"{name} had other contents" for name in different]

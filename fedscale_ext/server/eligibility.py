@@ -188,14 +188,14 @@ def offline_notice(population: Population, eligible: np.ndarray, history: Sequen
     availability = population.availability
     if availability is None or not history:
         return None
-    missed = eligible & population.ever_online()  # what the job's first notices leave
+    missed, reachable = eligible.copy(), population.ever_online()  # the job's first notices tell of the others
     for record in history:
-        if not missed.any():
+        if not (missed & reachable).any():
             return None
         missed &= ~availability.online(record.virtual_clock_s - record.round_duration_s)
-    count = int(missed.sum())
-    if not count:
+    if not (missed & reachable).any():
         return None
+    count = int(missed.sum())
     were = "was" if count == 1 else "were"
     return (
         f"{count:,} of {len(eligible):,} clients {were} offline at the beginning of every round and could not train: "

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.method_params import changed_rounds
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
 from fedscale_ext.data.job_data import check_same_data
@@ -115,6 +116,7 @@ class JobCheckpoints:
             "code": origin.code,
             "data_digest": origin.data_digest,
             "named_files": dict(origin.file_digests),
+            "rounds": config.fedscale.rounds,
         }
         checkpoint.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
         for files in self._client_files:
@@ -170,6 +172,8 @@ class JobCheckpoints:
                 "rounds, or start the job anew without --resume"
             )
         written = f"the checkpoint of round {saved.round} was written"
+        if changed_number := changed_rounds(data.get("rounds", rounds), origin.config):  # earlier releases wrote none
+            raise UserError(f"{changed_number}: set it back, or start the job anew without --resume")
         check_same_data(origin.config, origin.data_digest, data["data_digest"], written)
         if changed := differing_files(data["named_files"], origin.file_digests):
             have, them = ("has", "it") if len(changed) == 1 else ("have", "them")

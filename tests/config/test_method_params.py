@@ -26,8 +26,8 @@ def test_the_papers_defaults():
     assert (p.cell_selection, p.sharing, p.warmup, p.decay, p.l2s) == ("activeness", "soft", "on", "on", False)
 
 
-@pytest.mark.parametrize(("data_set", "delta"), [("cifar10", 20), ("femnist", 30), ("speech", 100),
-                                                 ("openimage", 50), ("amazon", 30)])  # fmt: skip
+@pytest.mark.parametrize(("data_set", "delta"), [("cifar10", 20), ("CIFAR10", 20), ("openImg", 50), ("femnist", 30),
+                                                 ("speech", 100), ("openimage", 50), ("amazon", 30)])  # fmt: skip
 def test_delta_follows_the_data_set_unless_given(data_set, delta):
     keys = {"method": "fedtrans", "data_set": data_set}
     assert make_params(FedTransParams, make_config({}, keys)).delta == delta

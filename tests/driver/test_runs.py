@@ -176,3 +176,48 @@ def test_fewer_rounds_than_the_run_has_done_are_refused_whichever_run_it_is(tmp_
     runs.check_rounds(config(tmp_path, rounds=4), run, last, resume_from=4)  # goes back before
     with pytest.raises(UserError, match=r"job fake cannot go on after round 5: 4 rounds are asked for; raise rounds"):
         runs.check_rounds(config(tmp_path, rounds=4), run, last, resume_from=5)
+
+
+SCALEFL = {"method": "scalefl", "scalefl.self_kd": True, "scalefl.kd_after": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("keys", "setting"),
+    [
+        (SCALEFL, "scalefl.kd_after: 0.5"),
+        ({"method": "fedkd", "fedkd.types": ["cnn_small"]}, "the share of fedkd.end_energy"),
+        ({"method": "fednas", "fednas.search_rounds": 3}, "fednas.schedule: cosine"),
+        ({"method": "hypemefed", "hypemefed.warmup": 0.5}, "hypemefed.warmup: 0.5"),
+    ],
+)
+def test_more_rounds_are_refused_where_earlier_ones_would_have_been_others(tmp_path, keys, setting):
+    run = tmp_path / "run"
+    write_run(run, **keys, rounds=4)
+    runs.check_unchanged(config(tmp_path, **keys, rounds=4), run)
+    for rounds in (3, 8):
+        with pytest.raises(UserError) as refusal:
+            runs.check_unchanged(config(tmp_path, **keys, rounds=rounds), run)
+        sentence = (
+            f"job fake ran with other settings: rounds was 4 and is {rounds}, which {setting} follows; resume it with"
+        )
+        assert str(refusal.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"method": "fedavg"},
+        {**SCALEFL, "scalefl.self_kd": False},
+        {**SCALEFL, "scalefl.kd_after": 0.0},
+        {**SCALEFL, "scalefl.kd_after": 1.0},
+        {"method": "fedkd", "fedkd.types": ["cnn_small"], "fedkd.start_energy": 0.98},
+        {"method": "fednas", "fednas.search_rounds": 4},  # its cosine ends with the search so far
+        {"method": "fednas", "fednas.search_rounds": 3, "fednas.schedule": "job"},
+        {"method": "hypemefed"},
+        {"method": "hypemefed", "hypemefed.warmup": 0.5, "hypemefed.missing": "trained"},
+    ],
+)
+def test_more_rounds_are_no_other_setting_where_earlier_ones_stay_the_same(tmp_path, keys):
+    run = tmp_path / "run"
+    write_run(run, **keys, rounds=4)
+    runs.check_unchanged(config(tmp_path, **keys, rounds=8), run)

@@ -143,7 +143,7 @@ class FedKDParams(MutualParams):
     """Hyperparameters of FedKD.
 
     The job's ``model`` is the mentee, which clients share. ``types`` are their mentors. The share rises over the job's
-    ``rounds``: a job that is resumed with more of them goes on by the schedule of the new number.
+    ``rounds``, so a job cannot be resumed with more of them, unless both shares are equal.
 
     Attributes:
         start_energy: Share T_start of the squared singular values that updates keep when training begins.
@@ -155,6 +155,10 @@ class FedKDParams(MutualParams):
     end_energy: Part = 0.98
 
     method: ClassVar[str] = "fedkd"
+
+    def follows_rounds(self, rounds: int) -> str:
+        """Return the schedule of the share, where it is not constant."""
+        return "the share of fedkd.end_energy" if self.start_energy != self.end_energy else ""
 
 
 class SentRanks(SentTensors):

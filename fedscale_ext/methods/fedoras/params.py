@@ -15,8 +15,8 @@ class FedorASParams:
     A job has supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``. With fewer, it
     ends before; with more, it ends when all stages are done.
 
-    The defaults are the paper's for CIFAR-10. Presets of data named ``_small`` have smaller numbers: 32 paths to begin
-    with, 16 parents, and 48 or 64 evaluations.
+    The defaults are the paper's for CIFAR-10. Presets of data named ``_fedoras_small``, and of
+    ``shakespeare_small``, have smaller numbers: 32 paths to begin with, 16 parents, and 48 or 64 evaluations.
 
     Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen
     times as fast. Printed budgets are 6 to 38 times that path, so that tiers may stay empty. Such a job does not start.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.data.registry import canonical
 from fedscale_ext.util.ranges import CountOrNone, NotNegative, Range, Share, check_ranges
 
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
@@ -107,4 +108,4 @@ class FedTransParams:
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:
         """Choose delta by the data set (Table 7)."""
-        return {"delta": _DELTA.get(config.fedscale.data_set, 30)}
+        return {"delta": _DELTA.get(canonical(config.fedscale.data_set), 30)}

@@ -57,7 +57,8 @@ class HypeMeFedParams(Options, ExitLevelsParams):
             a mean over those who trained the layer). ``stale`` takes the start-of-round tensors for all that the client
             lacks, BatchNorm and exits too. The public code amounts to ``stale``, except for how it weighs clients.
         generated_weight: Weight of a generated layer in the mean, as a share of its client's.
-        warmup: Share of the rounds before weights are generated.
+        warmup: Share of the job's rounds before weights are generated. A job cannot be resumed with more rounds then,
+            unless it is 0 or 1.
         rescale: Generated tensors are scaled to the mean norm of the round's trained ones. The paper does not do this.
         sample_order: Order of clients' weights in each epoch of the hypernetworks. ``shuffled`` is the public code's.
         weighted: Clients weigh by their training samples. Without it, all weigh alike.
@@ -76,3 +77,8 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     prox_mu: NotNegative = 0.0
 
     method: ClassVar[str] = "hypemefed"
+
+    def follows_rounds(self, rounds: int) -> str:
+        """Return the share of the rounds without generated weights, where there is one."""
+        generates = self.missing != "trained"
+        return f"hypemefed.warmup: {self.warmup:g}" if generates and 0 < self.warmup < 1 else ""

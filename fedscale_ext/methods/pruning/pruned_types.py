@@ -51,8 +51,8 @@ class PrunedTypesParams:
         param_ratio: Share of the model's parameters that the devices of each type keep.
         match_params: Names or spec files of models, one per type, whose numbers of parameters the types keep. They
             replace ``param_ratio``.
-        groups: Number of clients of each type, in the order of the types. The weakest devices get the type of fewest
-            MACs.
+        groups: Number of clients of each type, in the order of the types. The first in the order of ``groups_by`` get
+            the type of fewest MACs.
         ranges: Clients of each type, as 1-100, by their positions in the data. The order is that of the types.
         weighted: Clients weigh by their training samples. Without it, all weigh alike.
 

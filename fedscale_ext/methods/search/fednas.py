@@ -76,7 +76,8 @@ class FedNASParams:
         init: The derived network starts from ``random`` weights, as in the paper, or from ``inherited`` ones of the
             search.
         schedule: Schedule of the weights' learning rate: a ``cosine`` down to ``lr_min``, or the ``job``'s decay. It
-            begins anew with the derived network.
+            begins anew with the derived network. Its cosine ends with the job, which cannot be resumed with more rounds
+            then.
         lr_min: Learning rate at which the cosine ends.
         lambda_train: Weight of the training loss in the gradient of the alphas (Eq. 5).
         lambda_val: Weight of the validation loss in the gradient of the alphas (Eq. 5).
@@ -104,6 +105,10 @@ class FedNASParams:
         check_ranges(self, "fednas")
         if self.lambda_train + self.lambda_val <= 0:
             raise UserError("fednas.lambda_train and lambda_val must not both be zero")
+
+    def follows_rounds(self, rounds: int) -> str:
+        """Return the cosine over the rounds after the search, where there are some."""
+        return "fednas.schedule: cosine" if self.schedule == "cosine" and rounds > self.search_rounds else ""
 
 
 def alphas_share(spec: ModelSpec) -> float:

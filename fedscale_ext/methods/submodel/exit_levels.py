@@ -25,8 +25,9 @@ class ExitLevelsParams:
 
     Attributes:
         levels: ``capacity`` gives each client the largest level whose MACs it affords. ``groups`` makes levels as large
-            as ``groups`` says. ``fix`` draws levels once from ``shares``, among those that a client affords.
-        groups: Clients of each level, smallest level first. The weakest clients get the smallest level.
+            as ``groups`` says; it is the default where ``groups`` is given. ``fix`` draws levels once from ``shares``,
+            among those that a client affords.
+        groups: Clients of each level, smallest level first, in the order of ``groups_by``.
         shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal.
 
     """

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedscale_ext.method import About, EvaluationPlan, WorkItem, window
+from fedscale_ext.method import About, EvaluationPlan, Population, Task, WorkItem, window
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator, HeteroFLParams
 
 
@@ -36,6 +36,16 @@ class FedRolexAggregator(HeteroFLAggregator):
     about: ClassVar[About] = About("width", 2022)
     Params: ClassVar[type] = FedRolexParams
     moves = True
+
+    def init_state(self, population: Population, task: Task) -> None:
+        """Tell who is tested on more than their devices afford."""
+        super().init_state(population, task)
+        whole = self.pool[self.whole].cost.forward_macs
+        if self.params.serve == "server" and (beyond := int((self.capacity < whole).sum())):
+            self.notice(
+                f"all clients are tested on the whole model, {whole:,} MACs per sample, which {beyond} of "
+                f"{task.num_clients} do not afford: fedrolex.serve is server"
+            )
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Roll the windows: they start at channel j mod C of each group and wrap; j = 0 in the first round."""

@@ -37,10 +37,10 @@ class HeteroFLParams:
     Attributes:
         rates: Channel rates of the levels a, b, …, falling: the paper's r^(p-1) with r = 1/2. Channels are rounded up.
         levels: ``capacity`` gives each client the widest level whose MACs it affords. ``groups`` makes levels as large
-            as ``groups`` says. ``fix`` draws a level once from ``shares`` among the affordable ones, ``dynamic`` in
-            each round.
-        groups: Clients of each level, narrowest first. The weakest clients get the narrowest level, and participants
-            come from all levels in proportion.
+            as ``groups`` says; it is the default where ``groups`` is given. ``fix`` draws a level once from ``shares``
+            among the affordable ones, ``dynamic`` in each round.
+        groups: Clients of each level, narrowest first, in the order of ``groups_by``. Participants come from all levels
+            in proportion.
         shares: Shares of the levels that ``fix`` and ``dynamic`` draw from. By default, they are equal.
         scaler: Activations are divided by the rate, in tests too: a served level is the function that was trained. It
             works only in models without BatchNorm. The public code divides only in training, and tests only the whole

@@ -49,7 +49,8 @@ class ScaleFLParams(ExitLevelsParams):
             with a given gamma.
         gamma: Weight of the distillation: gamma T^2 KL(deepest || exit). The public code's README has 0.05, once.
         temperature: Temperature T of the distillation.
-        kd_after: Share of the rounds after which the distillation begins.
+        kd_after: Share of the job's rounds after which the distillation begins. A job cannot be resumed with more
+            rounds then, unless it is 0 or 1.
         detach: The deepest exit does not learn from the others in turn. In the public code, it does.
         weighted: Clients weigh by their training samples. The public code weighs all alike.
         shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal,
@@ -79,6 +80,10 @@ class ScaleFLParams(ExitLevelsParams):
             raise UserError(f"scalefl.exits is {list(self.exits)}; it must rise from 1 or more")
         if not self.widths[0] > 0 or list(self.widths) != sorted(self.widths) or self.widths[-1] != 1:
             raise UserError(f"scalefl.widths is {list(self.widths)}; rates must be above 0, never fall, and end with 1")
+
+    def follows_rounds(self, rounds: int) -> str:
+        """Return the share of the rounds without distillation, where there is one."""
+        return f"scalefl.kd_after: {self.kd_after:g}" if self.self_kd and 0 < self.kd_after < 1 else ""
 
 
 class ScaleFLClient(MultiExitClient):

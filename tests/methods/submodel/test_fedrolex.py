@@ -38,7 +38,11 @@ def test_clients_are_served_the_leading_channels_or_the_whole_model() -> None:
     aggregator.assign(5, np.arange(1, 7))
     assert list(aggregator.evaluation_plan().serve) == ["a"] + ["e"] * 5
     assert all(torch.equal(index, torch.arange(len(index))) for index in aggregator.pool["e"].part.channels.values())
-    assert list(server(FedRolexAggregator, "fedrolex", serve="server").evaluation_plan().serve) == ["a"] * 6
+    whole = server(FedRolexAggregator, "fedrolex", serve="server", capacity=[1e15, 1, 1, 1, 1, 1])
+    assert list(whole.evaluation_plan().serve) == ["a"] * 6
+    beyond = "which 5 of 6 do not afford: fedrolex.serve is server"
+    assert any(notice.endswith(beyond) for notice in whole.notices)
+    assert not any(notice.endswith(beyond) for notice in aggregator.notices)
 
 
 def test_an_entrys_mean_counts_no_earlier_rounds() -> None:

@@ -212,6 +212,12 @@ def test_a_job_resumes_to_the_same_result_and_trains_in_cohorts(job_file: Path) 
     unbroken = run(job_file, "unbroken", at_once=False, rounds=2)
     run(job_file, "broken", rounds=1)
     assert_equal(run(job_file, "broken", at_once=False, rounds=2, resume=True), unbroken)
+    late = {"scalefl.kd_after": 0.5}
+    run(job_file, "late", rounds=1, **late)
+    with pytest.raises(
+        UserError, match=r"^rounds was 1 and is 2, which scalefl.kd_after: 0.5 follows: set it back, or"
+    ):
+        run(job_file, "late", rounds=2, resume=True, **late)
     together = run(job_file, "together", rounds=2, cohort_size=4, unit_size=4)
     state = unbroken["models"]["level3"][1]
     for name, tensor in state.items():
