@@ -190,7 +190,13 @@ def test_no_client_is_offline_where_rounds_reach_all(job_file: Path, tmp_path: P
     days = {n: {**entry, "active": [1.0], "inactive": [9e5]} for n in range(1, 7)}  # the first round waits for it
     days[7] = {**entry, "active": [], "inactive": []}  # which another notice tells
     trace.write_bytes(pickle.dumps(days))
-    keys = {"model": "cnn_small", "num_participants": 2, "overcommitment": 1.0, "device_avail_file": str(trace)}
+    keys = {
+        "model": "cnn_small",
+        "num_participants": 2,
+        "overcommitment": 1.0,
+        "rounds": 1,
+        "device_avail_file": str(trace),
+    }
     assert not any("offline" in each for each in fedscale_ext.run(job_file, **keys)["notices"])
 
 
