@@ -114,8 +114,8 @@ FEDSCALE_MEANINGS = {
     "probability; `oort` and `pyramidfl` prefer useful and fast ones.",
     "exploration_factor": "Share of the participants that have never trained, before its first decay. Round 1 has only "
     "such clients.",
-    "exploration_decay": "Factor of that share in each round after the first in which clients that have trained are "
-    "online.",
+    "exploration_decay": "Factor of that share in each round from the second on, if more clients are online than are "
+    "selected.",
     "exploration_min": "Least value of that share.",
     "sample_window": "Number of candidates per new participant. Candidates are the best clients by samples and speed.",
     "round_threshold": "Per cent of the clients that take less time than the preferred duration T.",

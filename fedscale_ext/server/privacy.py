@@ -57,11 +57,13 @@ def check_options(config: JobConfig, method: type[MethodTraits]) -> bool:
         "own_classes": job.own_classes,
         "control_variates": job.control_variates,
         f"sample_mode: {args.sample_mode}": args.sample_mode != "random",
-        "bn_statistics: federated": job.bn_statistics == "federated" or (
+        f"bn_statistics: {job.bn_statistics}": job.bn_statistics == "federated" or (
             job.bn_statistics == "auto" and method.measures_statistics
         ),
     }  # fmt: skip
     for what, asked in looks.items():
+        if asked and what.startswith("bn_statistics"):
+            raise UserError(f"{what} tells of clients' data what {_SWITCH} does not shield; set bn_statistics: running")
         if asked:
             raise UserError(f"{what} tells of clients' data what {_SWITCH} does not shield; remove one of them")
     if job.dp_accounting == "sampling":

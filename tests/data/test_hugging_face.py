@@ -181,6 +181,7 @@ def test_pictures_labels_names_and_clients_are_kept(library: Library, tmp_path: 
     data, samples = read(tmp_path / "out")
     assert data.client_names == ["ada", "ben", "cy"] and list(report.label_names) == NAMES
     assert samples == {X[row].tobytes(): (CLIENTS[row], LABELS[row]) for row in range(12)}
+    assert not any("not read" in note for note in report.notes)
     assert import_datasets(folder, tmp_path / "out", "own-shapes", COLUMNS).already_there
     other = DatasetsOptions(client="kind")
     with pytest.raises(UserError, match="made with other settings"):
@@ -226,6 +227,7 @@ def test_arrays_lists_and_columns_of_numbers_are_samples(library: Library, tmp_p
     assert bytes([3, 252, 7]) in samples
     two = import_datasets(folder, tmp_path / "two", "own-shapes", DatasetsOptions(x="a, b"))
     assert two.shape == (1, 1, 2) and any("floats in 0..1 of column a, b" in note for note in two.notes)
+    assert "columns 'square', 'vector' are not read; --x, --y and --client name columns" in two.notes
 
 
 def test_values_of_a_known_kind_get_its_shape(library: Library, tmp_path: Path) -> None:

@@ -161,6 +161,9 @@ class DatasetsSource(Source):
             if not set(names) <= set(has):
                 lacks = ", ".join(name for name in names if name not in has)
                 raise UserError(f"{self.title} has no column {lacks}: it has {', '.join(has)}; name it with {option}")
+        if unread := [name for name in has if name not in {*x, y, client}]:
+            are = "column {} is" if len(unread) == 1 else "columns {} are"
+            self._notes.append(f"{are.format(quoted(unread))} not read; --x, --y and --client name columns")
         return x, y, client
 
     def _inputs(self, part: Any, columns: list[str], rows: list[int], where: str) -> list[np.ndarray] | np.ndarray:

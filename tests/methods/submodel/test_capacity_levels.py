@@ -219,7 +219,7 @@ def test_the_weakest_device_affords_the_narrowest_level_or_the_model_that_is_nam
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({}, "bn_statistics: federated tells of clients' data"),
+        ({}, "bn_statistics: auto tells of clients' data .*; set bn_statistics: running"),
         ({"bn_statistics": "running"}, "count for their own classes only"),
         ({"bn_statistics": "running", "heterofl.mask": False, "capacity_model": "cnn_small"}, None),
         ({"bn_statistics": "running", "heterofl.mask": False}, "trains parts of models"),
