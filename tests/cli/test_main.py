@@ -28,7 +28,7 @@ def test_help_is_fast_and_imports_nothing_heavy():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.stdout.splitlines()[-1] == "[]"
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(seconds) < 0.5
+    assert min(seconds) < 1.0  # 0.35 on an idle core; PyTorch alone would take more
 
 
 def test_version(call):

@@ -63,7 +63,7 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("heterofl", "mask", False, {}, (1, "objective"), {"objective"}),
     ("heterofl", "clip_norm", None, {}, (1, "objective"), {"objective"}),
     ("heterofl", "weighted", True, {}, (1, "weight"), {"weight", "weights"}),
-    ("fedrolex", "serve", "server", {}, (1, "serve"), {"serve"}),
+    ("fedrolex", "serve", "server", {}, (0, "notices"), {"notices", "serve"}),
     ("fjord", "p", (0.5, 1.0), {}, (0, "specs"), SPECS),
     ("fjord", "levels", "fix", {}, (0, "notices"), {"notices", "models", "objective", "effort", "weights", "serve"}),
     ("fjord", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (0, "notices"),
