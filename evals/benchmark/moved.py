@@ -6,7 +6,7 @@ import numpy as np
 
 from fedscale_ext.core.streams import stream
 
-FRAME = 24
+FRAME = 22
 """Pixels of a side of a moved picture."""
 _SAMPLES = 24_000
 _SIDE = 14  # of a digit, whose own picture has 28
@@ -19,7 +19,7 @@ def write_moved(source: Path, out: Path) -> None:
 
     Args:
         source: npz file of ``x_train`` and ``x_test`` (uint8 [samples, 28, 28]), ``y_train`` and ``y_test``.
-        out: The file; ``x`` is uint8 [24,000, 24, 24], ``y`` the labels.
+        out: The file; ``x`` is uint8 [24,000, 22, 22], ``y`` the labels.
 
     """
     with np.load(source) as arrays:

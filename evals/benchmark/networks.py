@@ -124,7 +124,7 @@ FOLDED = Networks(
 )  # fmt: skip
 FRAMED = Networks(
     (4, 8), (2, 4, 7, 12, 36, 64),
-    ((1, 4, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None, (2, 6, 12, 20),
+    ((1, 4, 16), (2, 6, 16), (4, 12, 32), "lenet_6k", "lenet_80k"), None, (2, 6, 10, 20),
 )  # fmt: skip
 SMALL = Networks(
     (4, 8), (1, 2, 6, 12, 24, 48),

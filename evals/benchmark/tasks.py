@@ -49,9 +49,9 @@ _HAR_STAGES = {
     "spider": {"stop_macs": None, "rounds": 5, "$.proj_start": 2, "$.proj_recovery": 1},
 }
 _MNIST_STAGES = {
-    "fedoras": {"stop_macs": None, "rounds": 121, "$.supernet_rounds": 60, "$.finetune_rounds": 12},
-    "fednas": {"$.search_rounds": 2},
-    "spider": {"stop_macs": None, "rounds": 4, "$.proj_start": 2, "$.proj_recovery": 1},
+    "fedoras": {"stop_macs": None, "rounds": 170, "$.supernet_rounds": 84, "$.finetune_rounds": 17},
+    "fednas": {"$.search_rounds": 3},
+    "spider": {"stop_macs": None, "rounds": 5, "$.proj_start": 2, "$.proj_recovery": 1},
 }
 _STEPS = {"num_participants": 10, "local_steps": 20, "batch_size": 20}
 _DATA_FREE = (
@@ -70,7 +70,7 @@ TASKS = {
                 keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}, stages=_HAR_STAGES),
     "chars": Task("chars74k", (1, 28, 28), 62, 55, 0.05e12, SMALL,
                   keys={**_STEPS, "local_steps": 10, "public_samples": 110}, rows=_DATA_FREE, about=_CHARS),
-    "mnist": Task("MNIST, moved digits", (1, FRAME, FRAME), 10, 100, 0.06e12, FRAMED,
+    "mnist": Task("MNIST, moved digits", (1, FRAME, FRAME), 10, 100, 0.07e12, FRAMED,
                   keys={**_STEPS, "local_steps": 10, "public_samples": 200}, stages=_MNIST_STAGES),
     "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),
     "cifar10": Task("CIFAR-10", (3, 32, 32), 10, 100, 2.0e12, replace(USUAL, weakest="lenet_6k"),
