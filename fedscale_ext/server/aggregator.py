@@ -25,17 +25,10 @@ from fedscale_ext.metrics.scheduled_tests import evaluation_is_due
 from fedscale_ext.metrics.summary import floors, job_header
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_from_groups
-from fedscale_ext.server.announcements import faults_notice, ready_event, round_event, untrained_notice
+from fedscale_ext.server.announcements import faults_notice, offline_notice, ready_event, round_event, untrained_notice
 from fedscale_ext.server.dispatcher import Dispatcher
 from fedscale_ext.server.divergence import end_notice
-from fedscale_ext.server.eligibility import (
-    device_capacities,
-    eligible_clients,
-    offline_notice,
-    online_clients,
-    report_data,
-    task_of,
-)
+from fedscale_ext.server.eligibility import device_capacities, eligible_clients, online_clients, report_data, task_of
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items

@@ -15,6 +15,7 @@ from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.population.population import Population
+from fedscale_ext.report.tables import seconds
 from fedscale_ext.server.method_traits import MethodTraits, untrained_weights
 from fedscale_ext.transport.unit_retries import fault_summary
 
@@ -81,6 +82,36 @@ def untrained_notice(method: type[MethodTraits], history: Sequence[RoundRecord])
     if not untrained:
         return None
     return f"{untrained:,} of {len(tested):,} tested clients never trained: {untrained_weights(method)}"
+
+
+def offline_notice(population: Population, eligible: np.ndarray, history: Sequence[RoundRecord]) -> str | None:
+    """Return a notice about clients that were offline whenever a round began, so that none could select them.
+
+    Args:
+        population: the clients' devices.
+        eligible: clients that may train, bool [clients].
+        history: the job's rounds.
+
+    Returns:
+        A sentence; None for none, and where the clients have no times online.
+
+    """
+    availability = population.availability
+    if availability is None or not history:
+        return None
+    missed, reachable = eligible.copy(), population.ever_online()  # the job's first notices tell of the others
+    for record in history:
+        if not (missed & reachable).any():
+            return None
+        missed &= ~availability.online(record.virtual_clock_s - record.round_duration_s)
+    if not (missed & reachable).any():
+        return None
+    count = int(missed.sum())
+    were = "was" if count == 1 else "were"
+    return (
+        f"{count:,} of {len(eligible):,} clients {were} offline at the beginning of every round and could not train: "
+        f"the rounds cover {seconds(history[-1].virtual_clock_s)} of virtual time"
+    )
 
 
 def faults_notice(

@@ -1,6 +1,6 @@
 """The job's task, what its clients' devices afford, and who may train, from what executors report of the data."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +9,13 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.model_spec import Cost
-from fedscale_ext.core.types import RoundRecord, Task
+from fedscale_ext.core.types import Task
 from fedscale_ext.data.importing.notes import untested_note
 from fedscale_ext.data.job_data import split_notice
 from fedscale_ext.data.wording import counted
 from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population
-from fedscale_ext.report.tables import seconds
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.transport.registration import ExecutorInfo
 
@@ -171,33 +170,3 @@ def online_clients(
     if next_s is None:
         raise UserError(NEVER_ONLINE)
     return able & availability.online(next_s), next_s
-
-
-def offline_notice(population: Population, eligible: np.ndarray, history: Sequence[RoundRecord]) -> str | None:
-    """Return a notice about clients that were offline whenever a round began, so that none could select them.
-
-    Args:
-        population: the clients' devices.
-        eligible: clients that may train, bool [clients].
-        history: the job's rounds.
-
-    Returns:
-        A sentence; None for none, and where the clients have no times online.
-
-    """
-    availability = population.availability
-    if availability is None or not history:
-        return None
-    missed, reachable = eligible.copy(), population.ever_online()  # the job's first notices tell of the others
-    for record in history:
-        if not (missed & reachable).any():
-            return None
-        missed &= ~availability.online(record.virtual_clock_s - record.round_duration_s)
-    if not (missed & reachable).any():
-        return None
-    count = int(missed.sum())
-    were = "was" if count == 1 else "were"
-    return (
-        f"{count:,} of {len(eligible):,} clients {were} offline at the beginning of every round and could not train: "
-        f"the rounds cover {seconds(history[-1].virtual_clock_s)} of virtual time"
-    )
