@@ -85,7 +85,7 @@ def untrained_notice(method: type[MethodTraits], history: Sequence[RoundRecord])
 
 
 def offline_notice(population: Population, eligible: np.ndarray, history: Sequence[RoundRecord]) -> str | None:
-    """Return a notice about clients that were offline whenever a round began, so that none could select them.
+    """Return a notice about clients that were offline whenever a round began, so that no round could select them.
 
     Args:
         population: the clients' devices.
@@ -101,11 +101,9 @@ def offline_notice(population: Population, eligible: np.ndarray, history: Sequen
         return None
     missed, reachable = eligible.copy(), population.ever_online()  # the job's first notices tell of the others
     for record in history:
+        missed &= ~availability.online(record.virtual_clock_s - record.round_duration_s)
         if not (missed & reachable).any():
             return None
-        missed &= ~availability.online(record.virtual_clock_s - record.round_duration_s)
-    if not (missed & reachable).any():
-        return None
     count = int(missed.sum())
     were = "was" if count == 1 else "were"
     return (
