@@ -273,7 +273,7 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     assert ways == [(precision, way) for precision in ("float32", "bfloat16") for way in convolutions.WAYS]
     assert [line["method"] for line in of(lines, "server steps")] == ["HypeMeFed", "Moss"]
     jobs = {(line["precision"], line["executors"]): line for line in of(lines, fedtrans.PART) if "stages" in line}
-    assert set(jobs) == {("float32", 1), ("float32", 3), ("bfloat16", 1)}
+    assert set(jobs) == {("float32", 1), ("float32", 3), ("bfloat16", 1), ("bfloat16", 3)}
     for (precision, executors), job in jobs.items():
         assert job["measured_rounds"] == 2 and job["whole_s"] > 0 and "failed" not in job
         folder = headline.log_folder(fedtrans.job_folder(tmp_path, precision, executors))

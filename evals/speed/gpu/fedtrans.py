@@ -27,7 +27,7 @@ PART = "fedtrans"
 GOAL_S = 600.0  # of the whole job
 PAPER_WRITERS, WRITERS, ROUNDS = 3400, 400, 60
 _DATA_S, _ROUNDS_S, _SPARE_S = 60.0, 60.0, 5.0
-SETTINGS = (("float32", 1), ("float32", 3), ("bfloat16", 1))
+SETTINGS = (("float32", 1), ("float32", 3), ("bfloat16", 1), ("bfloat16", 3))
 """Precision and number of executors of the measured jobs, the first one first; several share a GPU by the service."""
 _TINY = ("num_participants=3", "local_steps=1", "model=nasbench201_sixteenth", "unit_size=4")
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _WAIT_S = 20.0
+_NOWHERE = subprocess.DEVNULL
 
 
 def control() -> str | None:
@@ -35,12 +36,15 @@ def shared_gpu(program: str, folder: Path) -> Iterator[dict[str, str]]:
         Path(path).mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **variables}
     try:
-        subprocess.run([program, "-d"], env=environment, capture_output=True, timeout=_WAIT_S, check=True)
+        # the service outlives this program: a pipe that it inherits would not end
+        subprocess.run([program, "-d"], env=environment, stdin=_NOWHERE, stdout=_NOWHERE, stderr=_NOWHERE,
+                       timeout=_WAIT_S, check=True)  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         raise RuntimeError(f"{program} did not start: {error}") from error
     try:
         yield variables
     finally:
         subprocess.run(
-            [program], input="quit\n", text=True, env=environment, capture_output=True, timeout=_WAIT_S, check=False
-        )
+            [program], input="quit\n", text=True, env=environment, stdout=_NOWHERE, stderr=_NOWHERE,
+            timeout=_WAIT_S, check=False,
+        )  # fmt: skip
