@@ -75,7 +75,7 @@ def loop(module: nn.Module, data: list[ClientSamples], asked: Namespace) -> None
 def resident(module: nn.Module, data: list[ClientSamples], asked: Namespace, keep: dict[str, Resident]) -> None:
     """The executor's one-by-one path."""
     device = data[0].x.device
-    here = keep.setdefault("", Resident(module, device, channels_last=channels_last_helps(device, asked.precision)))
+    here = keep.setdefault("", Resident(module, device, channels_last=channels_last_helps(device)))
     start = here.start({name: tensor.clone() for name, tensor in module.state_dict().items()})
     for number, own in enumerate(data):
         here.restore(start)
@@ -109,13 +109,11 @@ def seconds(
     return times
 
 
-def make_cohort(
-    module: nn.Module, size: int, device: torch.device, precision: str, other_layout: bool = False
-) -> Cohort:
+def make_cohort(module: nn.Module, size: int, device: torch.device, other_layout: bool = False) -> Cohort:
     """The stacked form of a module for ``size`` clients, in the layout that executors choose or in the other one."""
     network = stacked(module, SHAPE)
     assert network is not None
-    channels_last = channels_last_helps(device, precision) != other_layout
+    channels_last = channels_last_helps(device) != other_layout
     return Cohort(network, module, SHAPE, size, device, channels_last=channels_last)
 
 
@@ -133,7 +131,7 @@ def prepared(
         keep: dict[str, Resident] = {}
         return lambda: resident(module, data, asked, keep)
     size = min(int(row.removesuffix(OTHER_LAYOUT)), len(data))
-    cohort = make_cohort(module, size, device, asked.precision, row.endswith(OTHER_LAYOUT))
+    cohort = make_cohort(module, size, device, row.endswith(OTHER_LAYOUT))
     start = {key: tensor.clone() for key, tensor in module.state_dict().items()}
     return lambda: together(cohort, start, data, asked)
 

@@ -61,7 +61,7 @@ def measure(asked: Namespace) -> dict[str, float]:
     budget = BUDGET * float(costs.fixed_macs + costs.macs.max(1, where=costs.held, initial=0).sum())
     held = sample_subspace(costs, total_bytes(costs) // 2, stream("sampling"), budget)
     part = restricted(spec, operators(costs, held))
-    bench, initial = Workbench(torch.device("cpu"), "float32"), models.initial_state(spec, 1)
+    bench, initial = Workbench(torch.device("cpu")), models.initial_state(spec, 1)
     state = {name: initial[name] for name in models.layout(part)}
     entry = {"version": 1, "spec": part.to_json(), "host": spec.to_json()}
     bench.keep({"models": {"client": entry}}, {"client": wire.tensors_to_bytes(state)})

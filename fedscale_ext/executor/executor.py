@@ -57,7 +57,7 @@ class MultiModelExecutor(NoPickle, Executor):
         self.device = device_of(args)
         self.round = 0
         self.watch = Stopwatch()
-        self.bench = Workbench(self.device, config.job.precision)
+        self.bench = Workbench(self.device)
         self.cache = SectionCache()
 
     @overrides
@@ -91,7 +91,7 @@ class MultiModelExecutor(NoPickle, Executor):
         executor.config, executor.args = config, config.fedscale
         executor.device = device_of(config.fedscale)
         executor.watch = Stopwatch()
-        executor.bench = Workbench(executor.device, config.job.precision)
+        executor.bench = Workbench(executor.device)
         executor.training_sets = data
         return executor._worker(data)
 

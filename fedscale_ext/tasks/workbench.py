@@ -35,9 +35,9 @@ class Workbench:
     Subspaces and paths of a supernet, of which there are more than memory holds, all run in the supernet's module.
     """
 
-    def __init__(self, device: torch.device, precision: str) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._layout = {"channels_last": channels_last_helps(device, precision)}
+        self._layout = {"channels_last": channels_last_helps(device)}
         self._stored: dict[str, _StoredState] = {}
         self._residents: dict[ModelSpec, Resident] = {}
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}

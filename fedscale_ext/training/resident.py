@@ -253,9 +253,9 @@ def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor
     return memory.view(*outer, height, width, channels).movedim(-1, -3)
 
 
-def channels_last_helps(device: torch.device, precision: str) -> bool:
-    """Return whether channels_last is faster: for CPU kernels and tensor cores, but not for a GPU's float32 kernels."""
-    return device.type == "cpu" or precision == "bfloat16"
+def channels_last_helps(device: torch.device) -> bool:
+    """Return whether channels_last is faster: for CPU kernels, but not for a GPU's, in float32 nor in bfloat16."""
+    return device.type == "cpu"
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[None]:

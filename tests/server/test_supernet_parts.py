@@ -31,7 +31,7 @@ def new_pool() -> ModelPool:
 
 
 def bench() -> Workbench:
-    return Workbench(torch.device("cpu"), "float32")
+    return Workbench(torch.device("cpu"))
 
 
 def keep(pool: ModelPool, on: Workbench, key: str, hosted: bool = True) -> None:

@@ -12,7 +12,7 @@ from fedscale_ext.training.cuda_graph import recorded_clients
     [(1, [1], [1]), (32, [32], [32]), (33, [16, 17], [32, 1]), (69, [23] * 3, [32, 32, 5])],
 )
 def test_cohorts_are_equal_or_whole(clients: int, equal: list[int], recorded: list[int]) -> None:
-    on_cpu, on_gpu = (Workbench(torch.device(name), "float32") for name in ("cpu", "cuda"))
+    on_cpu, on_gpu = (Workbench(torch.device(name)) for name in ("cpu", "cuda"))
     group = range(clients)
     for bench, sizes in ((on_cpu, equal), (on_gpu, recorded)):
         parts = bench.parts(group, 32)

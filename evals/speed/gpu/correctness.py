@@ -130,14 +130,14 @@ def trained(
     network = module(name).to(device, dtype)
     trainer = MultiModelClient(confs[0])
     if way == "one by one":
-        resident = Resident(network, device, channels_last=channels_last_helps(device, "float32"))
+        resident = Resident(network, device, channels_last=channels_last_helps(device))
         states = []
         for samples, own in zip(data, confs, strict=True):
             resident.restore(resident.start(start))
             trainer.train(samples, resident.module, own)
             states.append(_copied(resident.module.state_dict()))
         return states
-    cohort = make_cohort(network, clients, device, "float32")
+    cohort = make_cohort(network, clients, device)
     cohort.records = cohort.records and way == "cohort"
     for _ in range(2):  # the second time replays a graph that is already recorded
         cohort.restore({key: tensor.to(device) for key, tensor in start.items()})

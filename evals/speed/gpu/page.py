@@ -127,7 +127,7 @@ def _convolutions(lines: Lines) -> list[str]:
     )
     return [
         f"Milliseconds of a 3x3 convolution of a cohort on batches of {convolutions.BATCH}, forward and backward. "
-        "Executors take the first way in float32 and the second in bfloat16.",
+        "Executors take the first way.",
         "",
         *_table(("precision", "channels", "side", "clients", *convolutions.WAYS), rows),
     ]

@@ -88,7 +88,7 @@ def test_bad_hyperparameters_are_refused(key: str) -> None:
 def bench_with(state: Any, spec: models.ModelSpec) -> Workbench:
     from fedscale_ext.transport import wire
 
-    bench = Workbench(torch.device("cpu"), "float32")
+    bench = Workbench(torch.device("cpu"))
     bench.keep({"models": {"global": {"version": 0, "spec": spec.to_json()}}}, {"global": wire.tensors_to_bytes(state)})
     return bench
 
