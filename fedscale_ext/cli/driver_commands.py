@@ -230,10 +230,10 @@ def stop(job: JobOrSweep) -> None:
     if (sweep := sweeps.read(job)) is not None and claimant in (None, sweep.driver):
         records = [record for point in sweep.points if (record := jobs.read(point.name)) is not None]
         if queued := [record for record in records if record.cluster is not None and "slurm" in record.cluster]:
-            from fedscale_ext.cluster import slurm
+            from fedscale_ext.cluster import slurm_queue
 
             for record in queued:
-                slurm.cancel(record)
+                slurm_queue.cancel(record)
             print(f"the jobs of sweep {job} are taken out of Slurm's queue")
             return
         stopped = sweeps.stop(sweep.driver) or stopped
@@ -242,9 +242,9 @@ def stop(job: JobOrSweep) -> None:
         return
     record = jobs.find(job)
     if record.cluster is not None and "slurm" in record.cluster:
-        from fedscale_ext.cluster import slurm
+        from fedscale_ext.cluster import slurm_queue
 
-        slurm.cancel(record)
+        slurm_queue.cancel(record)
         print(f"job {job} is taken out of Slurm's queue")
         return
     stopped = jobs.stop(record)

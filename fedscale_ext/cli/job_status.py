@@ -32,9 +32,13 @@ def facts(record: "Job") -> dict[str, str]:
         "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
     }
     if record.cluster is not None and "slurm" in record.cluster:
-        from fedscale_ext.cluster import slurm
+        from fedscale_ext.cluster import slurm_queue
 
-        known |= {"status": slurm.state(record), "slurm": record.cluster["slurm"], "output": record.cluster["folder"]}
+        known |= {
+            "status": slurm_queue.state(record),
+            "slurm": record.cluster["slurm"],
+            "output": record.cluster["folder"],
+        }
     elif record.in_process:
         known |= {"output": "", "processes": f"Python {record.driver.pid}" if record.state() == "running" else ""}
     elif record.cluster is not None and "places" not in record.cluster:
@@ -82,9 +86,9 @@ def row(name: str) -> list[str]:
         return [name, "damaged", "", "", "", ""]
     state = job.state()
     if state == "queued":
-        from fedscale_ext.cluster import slurm
+        from fedscale_ext.cluster import slurm_queue
 
-        state = slurm.state(job)
+        state = slurm_queue.state(job)
     return [name, state, _progress(job), _accuracy(job), when(job.started), when(job.ended)]
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cluster.conftest import wait_for
 from fedscale_ext.cli.driver_commands import app
-from fedscale_ext.cluster import joining, slurm
+from fedscale_ext.cluster import joining, slurm, slurm_queue, slurm_task
 from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, sweeps
@@ -63,8 +63,8 @@ def test_the_script_asks_for_what_the_configuration_says(here, job_file, monkeyp
     plan = json.loads((folder / "plan.json").read_text())
     assert f"--token_file={folder}/token" in plan["aggregator"] and "--num_executors=0" in plan["aggregator"]
     assert plan["executors"] == [["--wait", "120", "--number", str(number)] for number in range(1, 7)]
-    assert slurm.state(job) == "pending"
-    slurm.cancel(job)
+    assert slurm_queue.state(job) == "pending"
+    slurm_queue.cancel(job)
     assert "scancel" in (here / "bin/calls").read_text()
 
 
@@ -90,7 +90,7 @@ def test_a_finished_job_that_waits_to_go_on_has_not_finished(here, job_file, mon
     before.parent.mkdir(parents=True)
     before.write_text("{}")
     queue(job_file, 'worker_ips=["a:[1]"]', resume=True)
-    assert slurm.state(jobs.find("tiny")) == "pending" and not before.exists()
+    assert slurm_queue.state(jobs.find("tiny")) == "pending" and not before.exists()
 
 
 def said(job: jobs.Job) -> str:
@@ -102,7 +102,7 @@ def test_a_job_runs_on_submitits_local_executor(here, job_file):
     job = jobs.find("tiny")
     results = [Path(job.cluster["folder"], f"{job.cluster['slurm']}_{rank}_result.pkl") for rank in (0, 1)]
     wait_for(lambda: all(path.exists() for path in results))  # what submitit writes at a task's end
-    assert slurm.state(job) == "finished", said(job)
+    assert slurm_queue.state(job) == "finished", said(job)
     summary = json.loads((job.log_dir / "summary.json").read_text())
     assert summary["rounds"] == 2
 
@@ -171,7 +171,7 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file):
     results = [Path(job.cluster["folder"], f"{job.cluster['slurm']}_0_result.pkl") for job in records]
     wait_for(lambda: all(path.exists() for path in results))
     for job in records:
-        assert slurm.state(job) == "finished", said(job)
+        assert slurm_queue.state(job) == "finished", said(job)
         assert json.loads((job.log_dir / "summary.json").read_text())["rounds"] == 2
 
 
@@ -199,23 +199,23 @@ def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
 
 
 def test_later_tasks_wait_for_the_first_ones_address(here, job_file, monkeypatch):
-    monkeypatch.setattr(slurm, "_ADDRESS_S", 0.0)
-    slurm.write_plan(load_config(job_file), here / "plan")
+    monkeypatch.setattr(slurm_task, "_ADDRESS_S", 0.0)
+    slurm_task.write_plan(load_config(job_file), here / "plan")
     with pytest.raises(RuntimeError, match="has not written"):
-        slurm.run_rank(here / "plan", 1)
+        slurm_task.run_rank(here / "plan", 1)
 
 
 def test_a_requeued_job_does_not_join_where_its_earlier_start_listened(here, job_file, monkeypatch, capfd):
-    monkeypatch.setattr(slurm, "_ADDRESS_S", 0.0)
-    slurm.write_plan(load_config(job_file), here / "plan")
+    monkeypatch.setattr(slurm_task, "_ADDRESS_S", 0.0)
+    slurm_task.write_plan(load_config(job_file), here / "plan")
     (here / "plan/address-0").write_text("10.0.0.1:5")
     monkeypatch.setattr(joining, "command", lambda words, token: [sys.executable, "-c", f"print('{words[0]}')"])
-    slurm.run_rank(here / "plan", 1)
+    slurm_task.run_rank(here / "plan", 1)
     assert capfd.readouterr().out == "10.0.0.1:5\n"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     with pytest.raises(RuntimeError, match=r"has not written .*address-1"):
-        slurm.run_rank(here / "plan", 1)
-    slurm.write_plan(load_config(job_file), here / "plan")  # a resumed job writes to the same folder
+        slurm_task.run_rank(here / "plan", 1)
+    slurm_task.write_plan(load_config(job_file), here / "plan")  # a resumed job writes to the same folder
     assert not list((here / "plan").glob("address-*"))
 
 
@@ -223,20 +223,20 @@ def test_a_requeued_aggregator_goes_on_from_its_checkpoint(here, job_file, monke
     writes = "import sys; open(sys.argv[0] + '.words', 'a').write(' '.join(sys.argv[1:]) + '\\n')"
     (here / "entry.py").write_text(writes)
     config = load_config(job_file, [f"exp_path={here}", "aggregator_entry=entry.py"])
-    slurm.write_plan(config, here / "slurm")
-    monkeypatch.setattr(slurm, "_work", lambda options, address_file, token: None)
+    slurm_task.write_plan(config, here / "slurm")
+    monkeypatch.setattr(slurm_task, "_work", lambda options, address_file, token: None)
     (here / "checkpoints").mkdir()
     (here / "checkpoints/checkpoint-000001.safetensors").touch()
-    slurm.run_rank(here / "slurm", 0)
+    slurm_task.run_rank(here / "slurm", 0)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
-    slurm.run_rank(here / "slurm", 0)
+    slurm_task.run_rank(here / "slurm", 0)
     first, second = (here / "entry.py.words").read_text().splitlines()
     assert "--resume=True" not in first and " --resume=True " in second
 
 
 def test_a_jobs_own_token_is_that_of_its_tasks(here, job_file):
     token_file = write_token(here / "own", "ab" * 32)
-    slurm.write_plan(load_config(job_file, [f"token_file={token_file}"]), here / "plan")
+    slurm_task.write_plan(load_config(job_file, [f"token_file={token_file}"]), here / "plan")
     assert read_token(here / "plan/token") == bytes.fromhex("ab" * 32)
 
 
@@ -253,16 +253,16 @@ def joins(folder: Path, *ends: str) -> list[str]:
 @pytest.mark.parametrize("last", ["0", "2", "130", "-15"])
 def test_an_executor_that_dies_joins_again_until_it_is_over(here, monkeypatch, last):
     pauses = []
-    monkeypatch.setattr(slurm.time, "sleep", pauses.append)
+    monkeypatch.setattr(slurm_task.time, "sleep", pauses.append)
     monkeypatch.setattr(joining, "command", lambda words, token: joins(here, "-9", "1", last, "0"))
     (here / "address").write_text("10.0.0.1:5")
-    slurm._work([], here / "address", here / "token")
+    slurm_task._work([], here / "address", here / "token")
     assert (here / "tries").read_text() == "xxx" and pauses == [1.0, 5.0]
 
 
 def test_gpus_are_those_of_one_node(here):
     config = make_config({"worker_ips": ["a:[1,1]", "b:[1,1]"]}, {"use_cuda": True})
-    assert slurm._shape(config) == (2, [1, 1])
-    slurm.write_plan(config, here / "plan")
+    assert slurm_queue.shape(config) == (2, [1, 1])
+    slurm_task.write_plan(config, here / "plan")
     gpus = [options[-2:] for options in json.loads((here / "plan/plan.json").read_text())["executors"]]
     assert gpus == [["--gpu", "0"], ["--gpu", "1"]] * 2

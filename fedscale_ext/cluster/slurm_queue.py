@@ -1,0 +1,109 @@
+"""Slurm's queue, by submitit: jobs enter it, several as one array, tell their state, and are cancelled."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedscale_ext.cluster import joining
+from fedscale_ext.cluster.slurm_task import FOLDER, run_task
+from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver import jobs
+
+IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
+"""States of a job that Slurm has not done with, as squeue calls them."""
+_NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
+
+
+class Queue:
+    """Slurm's queue, as submitit has it, for jobs that ask for the same nodes."""
+
+    def __init__(
+        self, config: JobConfig, executor: str, hours: float, options: Sequence[str], at_once: int | None = None
+    ) -> None:
+        nodes, counts = shape(config)
+        more = _options(options)
+        self.executor, self._class = executor, _executor(executor)
+        self.parameters: dict[str, Any] = {
+            "nodes": nodes,
+            "tasks_per_node": sum(counts),
+            "timeout_min": max(1, round(60 * hours)),
+        }
+        if config.fedscale.use_cuda:
+            self.parameters["gpus_per_node"] = len(counts)
+        if executor == "slurm":
+            # the aggregator's failure ends the executors on other nodes; theirs fails no task
+            self.parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more,
+                                "slurm_srun_args": ["--kill-on-bad-exit=1"]}  # fmt: skip
+            if at_once is not None:
+                self.parameters["slurm_array_parallelism"] = at_once
+
+    def submit(self, new: Sequence[jobs.Job], folder: Path, name: str) -> None:
+        """Queue jobs, several as one array, and remember them; their processes write to ``folder``."""
+        queue = self._class(folder=str(folder), cluster=self.executor)
+        queue.update_parameters(name=name, **self.parameters)
+        plans = [str(job.log_dir / FOLDER) for job in new]
+        queued = [queue.submit(run_task, plans[0])] if len(plans) == 1 else queue.map_array(run_task, plans)
+        for job, its in zip(new, queued, strict=True):
+            job.cluster = {"slurm": its.job_id, "executor": self.executor, "folder": str(folder)}
+            jobs.write(job)
+
+
+def state(job: jobs.Job) -> str:
+    """State of a queued job as Slurm reports it, or that it has finished."""
+    if (job.log_dir / "summary.json").is_file():
+        return "finished"
+    queued = _queued(job)
+    assert job.cluster is not None
+    if job.cluster["executor"] == "slurm":  # submitit asks sacct, which clusters without accounting do not have
+        squeue = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job.cluster['slurm']}"]
+        states = subprocess.run(squeue, capture_output=True, text=True).stdout.split()
+        if states:  # else it has ended so long ago that the queue forgot it
+            return states[0].lower()
+    return str(queued.state).lower()
+
+
+def cancel(job: jobs.Job) -> None:
+    """Take a job out of the queue, or end it."""
+    _queued(job).cancel(check=False)
+
+
+def _queued(job: jobs.Job) -> Any:
+    assert job.cluster is not None
+    executor = _executor(job.cluster["executor"])(folder=job.cluster["folder"], cluster=job.cluster["executor"])
+    return executor._executor.job_class(job.cluster["folder"], job.cluster["slurm"])
+
+
+def _executor(cluster: str) -> Any:
+    try:
+        from submitit import AutoExecutor
+    except ImportError:
+        raise UserError(_NEEDS) from None
+    if cluster == "slurm" and shutil.which("sbatch") is None:
+        raise UserError("there is no sbatch here: run this command on a login node of a Slurm cluster")
+    return AutoExecutor
+
+
+def shape(config: JobConfig) -> tuple[int, list[int]]:
+    """Nodes, and executors on each GPU of one, from worker_ips, whose hosts' names Slurm chooses."""
+    workers = joining.slots(config, "node")
+    counts = workers[0][1]
+    if any(other != counts for _, other in workers):
+        raise UserError(
+            "under Slurm each entry of worker_ips stands for a node, and all nodes run the same number of executors: "
+            "write the same slots for each, as in node1:[2], node2:[2]"
+        )
+    return len(workers), counts
+
+
+def _options(texts: Sequence[str]) -> dict[str, str]:
+    options = {}
+    for option in texts:
+        key, equals, value = option.partition("=")
+        if not equals or not re.fullmatch(r"[a-z][a-z-]*", key) or not value.isprintable():
+            raise UserError(f"--slurm-option {option!r}: write it as sbatch has it, key=value, as in partition=gpu")
+        options[key] = value
+    return options
