@@ -20,8 +20,6 @@ RATES = (0.03, 0.1, 0.3)
 """Learning rates, of which a job on a seed of its own chooses."""
 SHARES = (0.25, 0.5, 1.0)
 """Shares of the budget at which accuracies are compared."""
-TESTS = 12
-"""Tests of all clients in a job, at equal steps of the budget."""
 JOB = Path(__file__).resolve().parent / "job.yml"
 
 
@@ -48,7 +46,7 @@ def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: M
         "method": row.method,
         **task.keys,
         "stop_macs": task.budget_macs,
-        "eval_macs": task.budget_macs / TESTS,
+        "eval_macs": task.budget_macs / task.tests,
         **row.job_keys(task, folders["runs"] / "models" / name),
         **dict.fromkeys(("learning_rate", *row.rate_keys), rate),
     }

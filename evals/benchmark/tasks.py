@@ -24,6 +24,7 @@ class Task:
         seeds: Seeds of the table; the seed after the last one chooses learning rates.
         keys: job_conf keys of all its jobs.
         stages: job_conf keys of methods whose stages have a number of rounds, by method.
+        tests: Tests of all clients in a job, at equal steps of the budget; a multiple of four.
         rows: Labels of the rows that it has; none: all.
         about: What its table needs to be read.
     """
@@ -37,6 +38,7 @@ class Task:
     seeds: tuple[int, ...] = (1, 2, 3)
     keys: Mapping[str, Any] = field(default_factory=dict)
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tests: int = 12
     rows: tuple[str, ...] = ()
     about: str = ""
 
@@ -71,7 +73,7 @@ TASKS = {
     "chars": Task("chars74k", (1, 28, 28), 62, 55, 0.05e12, SMALL,
                   keys={**_STEPS, "local_steps": 10, "public_samples": 110}, rows=_DATA_FREE, about=_CHARS),
     "mnist": Task("MNIST, moved digits", (1, FRAME, FRAME), 10, 100, 0.07e12, FRAMED,
-                  keys={**_STEPS, "local_steps": 10, "public_samples": 200}, stages=_MNIST_STAGES),
+                  keys={**_STEPS, "local_steps": 10, "public_samples": 200}, stages=_MNIST_STAGES, tests=4),
     "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),
     "cifar10": Task("CIFAR-10", (3, 32, 32), 10, 100, 2.0e12, replace(USUAL, weakest="lenet_6k"),
                     keys={**_STEPS, "public_samples": 200}),
