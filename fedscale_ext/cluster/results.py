@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from fedscale_ext.cluster.access import Access
+from fedscale_ext.config.arguments import expanded
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download.unpack import unpack
 
@@ -30,7 +31,7 @@ def fetch(access: Access, host: str, there: str, here: Path) -> None:
 
 def main() -> None:
     """Write an archive of the folder that the command line names to standard output."""
-    folder = Path(sys.argv[1])
+    folder = Path(expanded("log_path", sys.argv[1])).expanduser()
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)

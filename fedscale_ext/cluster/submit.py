@@ -285,10 +285,9 @@ class ClusterRun(Run):
 
     def _conclude(self, outcome: Outcome) -> None:
         if outcome.status == "finished" and self.summary:
-            folder = self._fetched()
-            self.summary["files"] = {
-                what: str(path).replace(self._there(), folder, 1) for what, path in self.summary["files"].items()
-            }
+            files, folder = self.summary["files"], self._fetched()
+            there = str(files["log_dir"])  # absolute, also where log_path begins with that host's ~
+            self.summary["files"] = {what: str(path).replace(there, folder, 1) for what, path in files.items()}
         super()._conclude(outcome)
 
     def _shared(self, host: str) -> bool:

@@ -40,8 +40,9 @@ class JobKeys(BaseModel):
     device_match: Literal["auto", "client_id", "order"] = Field(
         "auto",
         description="How clients get rows of `device_conf_file` and `device_avail_file`. `client_id`: the row of "
-        "their name. `order`: client i has row i. `auto`: by name if all clients are named; by order if "
-        "the ids are numbers that name none, or merely number the rows. Otherwise, it is an error.",
+        "their name. `order`: client i has row i. `auto`: by name if all clients are named. By order if "
+        "the ids are numbers that name no client, or that number the rows of at least as many devices as "
+        "clients. Otherwise, it is an error.",
     )
     groups_by: Literal["capacity", "main_class"] = Field(
         "capacity",
@@ -122,7 +123,8 @@ class JobKeys(BaseModel):
     unit_size: int = Field(
         16,
         ge=1,
-        description="Approximate number of clients that an executor gets at once. It is a whole cohort at least.",
+        description="Approximate number of clients that an executor gets at once. It is a whole cohort at least, but "
+        "on a CPU no more than a quarter of the round's clients.",
     )
     cohort_size: Annotated[int | str, PlainValidator(read_cohort_size), COHORT_SIZE] = Field(
         "auto",
@@ -222,7 +224,7 @@ class JobKeys(BaseModel):
         "falls",
         description="When Oort's pacer raises `round_threshold` by `pacer_delta`. `falls`: exploited clients' utility "
         "was higher in the `pacer_step` rounds before (its paper). `flat`: it was the same within a "
-        "tenth; a fivefold change lowers the threshold (FedScale).",
+        "tenth; a rise to six times it lowers the threshold (FedScale).",
     )
     pyramidfl_utility: Literal["gradient", "loss"] = Field(
         "gradient",

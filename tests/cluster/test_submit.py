@@ -37,6 +37,18 @@ def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Clu
     assert summary["loss"] == alone["loss"]
 
 
+def test_results_come_from_a_log_path_in_the_hosts_own_home(cluster: Cluster) -> None:
+    cluster.env["HOME"] = str(cluster.home)
+    conf = cluster.conf(worker_ips=[f"{HOSTS[0]}:[1]"], job_conf={"log_path": "~/out"})
+    process = cluster.fedscale("driver", "submit", conf)
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    (there,) = (cluster.hosts / HOSTS[0] / "out/logs/tiny").iterdir()
+    (here,) = (cluster.home / "out/logs/tiny").iterdir()
+    assert (here / "summary.json").read_bytes() == (there / "summary.json").read_bytes()
+    assert f"log_dir      {here}\n" in out and f"{here}/plot.png\n" in out
+
+
 def test_stop_leaves_nothing_on_any_host(cluster: Cluster) -> None:
     process = cluster.fedscale("driver", "submit", cluster.conf(rounds=10000))
     wait_for(lambda: cluster.record().get("round") or process.poll() is not None)

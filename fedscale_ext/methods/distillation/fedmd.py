@@ -35,7 +35,8 @@ class FedMDParams(DeviceTypesParams):
         samples: Public samples on which the clients agree in a round. All are used, if there are fewer.
         digest_epochs: Epochs in which a client learns the consensus. With 0, it never does.
         digest_batch: Public samples of a batch of the digest.
-        pretrain_epochs: Epochs on the public samples' labels in a client's first round.
+        pretrain_epochs: Epochs on the public samples' labels in a client's first round. There are none if
+            their classes are not the clients'.
         private_epochs: Epochs on a client's own samples in its first round. With 0, that round trains as any other.
 
     """

@@ -19,7 +19,8 @@ class FedorASParams:
     ``shakespeare_small``, have smaller numbers: 32 paths to begin with, 16 parents, and 48 or 64 evaluations.
 
     Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen
-    times as fast. Printed budgets are 6 to 38 times that path, so that tiers may stay empty. Such a job does not start.
+    times as fast. Printed budgets of ``cnn_l`` and ``cnn_s`` are 6 to 38 times that path, so that tiers may stay empty.
+    Such a job does not start.
 
     Attributes:
         brackets: Most MMACs of a path of each tier, smallest tier first, counted as in the paper (with normalisation,

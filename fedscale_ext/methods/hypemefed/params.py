@@ -49,7 +49,8 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     Levels are prefixes of the model: each ends in an exit.
 
     Attributes:
-        groups: Clients of the first exit, of the second, and so on, the weakest first. Section 5.1 has 17, 17 and 16.
+        groups: Clients of the first exit, of the second, and so on, in the order of ``groups_by``. Section
+            5.1 has 17, 17 and 16.
         strata: Participants come from all levels in proportion (section 5.1). Without it, they are drawn from all
             clients alike.
         multi_exit: Clients train all exits of their prefix together. Without it, they train only the deepest.

@@ -60,8 +60,8 @@ class FjordParams:
         levels: ``capacity`` makes a client's p_max the largest rate whose MACs it affords. ``fix`` draws it once from
             ``shares`` among these (the paper's tiers, which are uniform).
         shares: Shares of the rates that ``levels: fix`` draws from, largest rate first.
-        groups: Number of clients of each rate, smallest rate first, in place of ``levels``. The weakest clients get the
-            smallest rate.
+        groups: Number of clients of each rate, smallest rate first, in place of ``levels``. They are dealt in the
+            order of ``groups_by``.
         distil: In each step, the model of p_max learns from the labels and teaches the drawn one (self-distillation).
         each_width: The model of every p is also tested on all test samples.
 
