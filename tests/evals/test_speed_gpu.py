@@ -11,7 +11,7 @@ import torch
 
 from evals.speed import headline
 from evals.speed.gpu import __main__ as command
-from evals.speed.gpu import convolutions, correctness, fedtrans, rounds, sharing
+from evals.speed.gpu import convolutions, correctness, fedtrans, rounds, sharing, sweep
 from evals.speed.gpu.measurements import Measurements, Setting, read
 from evals.speed.gpu.page import against_loop, correct, of, page
 from fedscale_ext.data.layout import DESCRIPTION
@@ -40,7 +40,7 @@ def spending(clock: Clock, seconds: float) -> Any:
 def test_what_no_longer_fits_into_the_budget_is_left_out_with_the_reason(tmp_path: Path) -> None:
     clock = Clock()
     measurements = Measurements(tmp_path / "gpu.jsonl", CPU, 100.0, clock)
-    assert measurements.left("correctness") == 15.0 and measurements.left("fedtrans") == 100.0
+    assert measurements.left("correctness") == 15.0 and measurements.left("fedtrans") == 92.0
     assert measurements.measure("correctness", 10.0, spending(clock, 12.0), check="a") == {"best_s": 12.0}
     assert measurements.measure("correctness", 5.0, spending(clock, 1.0), check="b") is None
     assert (
@@ -205,6 +205,13 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     assert text.rstrip().endswith("## Left out\n\nNothing.")
 
 
+def test_the_page_compares_a_sweep_one_by_one_with_several_at_a_time() -> None:
+    line = {"part": "sweep", "row": "one by one", "jobs": 4, "rounds": 20, "at_once": 1, "seconds": 40.0}
+    failed = {"part": "sweep", "row": "as many as fit", "jobs": 4, "rounds": 20, "seconds": 3.0, "failed": "it ended"}
+    text = page([MACHINE, {"part": "sweep", "work": "digits"}, line, failed])
+    assert "| one by one | 4 | 20 | 1 | 40 |" in text and "as many as fit: it ended." in text
+
+
 def test_a_page_without_measurements_claims_nothing() -> None:
     left_out = {
         "part": "rounds",
@@ -214,7 +221,7 @@ def test_a_page_without_measurements_claims_nothing() -> None:
         "left_out": "3 s were left",
     }
     text = page([MACHINE, left_out])
-    assert text.count("Nothing was measured.") == 5 and text.count("not measured.") == 2 and "The goal" not in text
+    assert text.count("Nothing was measured.") == 6 and text.count("not measured.") == 2 and "The goal" not in text
     assert "- rounds, cnn_leaf, 256, float32: 3 s were left." in text
     assert against_loop([left_out], "cnn_leaf", "256", "float32") is None
 
@@ -283,6 +290,9 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
         of_the_paper = statistics_s + (test_s - statistics_s) * 3400 / 8  # as only tests grow with the writers
         assert job["stages"]["1"]["test_s"] == pytest.approx(of_the_paper)
         assert f"num_executors={executors}," in (folder / "aggregator" / "log").read_text(encoding="utf-8")
+    sweeps = {line["row"]: line for line in of(lines, sweep.PART) if "row" in line}
+    assert list(sweeps) == list(sweep.ROWS) and all("failed" not in line for line in sweeps.values())
+    assert sweeps["one by one"]["at_once"] == 1 and all(line["jobs"] == 2 for line in sweeps.values())
     assert [line["left_out"] for line in lines if "left_out" in line] == ["a CPU has no CUDA graphs"]
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert text == page(json.loads(json.dumps(lines))) and text.strip() in capsys.readouterr().out

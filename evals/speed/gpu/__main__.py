@@ -5,9 +5,9 @@ examples:
   python -m evals.speed.gpu --seconds 300            what is left out is in the page, with the reason
   python -m evals.speed.gpu --device cpu --small     the same code, tiny, without a GPU
 
-Parts, in this order: correctness, seconds per round, ways to convolve, server steps, FedTrans at the paper's size,
-server steps on the CPU. Each measurement is written to WORK/gpu.jsonl at once. The page is evals/speed/gpu.md; of other
-devices than a GPU it is WORK/gpu.md.
+Parts, in this order: correctness, seconds per round, ways to convolve, server steps, FedTrans at the paper's size, a
+sweep of small jobs, server steps on the CPU. Each measurement is written to WORK/gpu.jsonl at once. The page is
+evals/speed/gpu.md; of other devices than a GPU it is WORK/gpu.md.
 Exit code 1: a check of correctness or a measurement failed.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from evals.speed.command import Parser, exit_code
-from evals.speed.gpu import convolutions, correctness, fedtrans, rounds, server_steps
+from evals.speed.gpu import convolutions, correctness, fedtrans, rounds, server_steps, sweep
 from evals.speed.gpu.measurements import Measurements, Setting
 from evals.speed.gpu.page import correct, of, page
 from evals.speed.machine import model_name
@@ -88,8 +88,8 @@ def measure(options: argparse.Namespace) -> bool:
         torch.cuda.set_device(options.device)
     path = HERE.parent / "gpu.md" if options.device.type == "cuda" and not options.small else work / "gpu.md"
     on_cpu = server_steps.run_on_cpu
-    headline = partial(fedtrans.run, work=work)
-    parts = (correctness.run, rounds.run, convolutions.run, server_steps.run, headline, on_cpu)
+    headline, jobs = partial(fedtrans.run, work=work), partial(sweep.run, work=work)
+    parts = (correctness.run, rounds.run, convolutions.run, server_steps.run, headline, jobs, on_cpu)
     for part in parts:
         part(measurements)
         path.write_text(page(measurements.lines), encoding="utf-8")

@@ -9,24 +9,21 @@ NVIDIA's Multi-Process Service, several train at the same time.
 """
 
 import math
-import os
 import shutil
-from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evals.speed import headline, monitor
-from evals.speed.gpu import sharing
+from evals.speed import headline
+from evals.speed.gpu import commands, sharing
 from evals.speed.gpu.measurements import Measurements
-from evals.speed.measure import ROOT, failure
 from fedscale_ext.data.layout import DESCRIPTION
 
 PART = "fedtrans"
 GOAL_S = 600.0  # of the whole job
 PAPER_WRITERS, WRITERS, ROUNDS = 3400, 400, 60
-_DATA_S, _ROUNDS_S, _SPARE_S = 60.0, 60.0, 5.0
+_DATA_S, _ROUNDS_S = 60.0, 60.0
 SETTINGS = (("float32", 1), ("float32", 3), ("bfloat16", 1), ("bfloat16", 3))
 """Precision and number of executors of the measured jobs, the first one first; several share a GPU by the service."""
 _TINY = ("num_participants=3", "local_steps=1", "model=nasbench201_sixteenth", "unit_size=4")
@@ -65,7 +62,7 @@ def job_folder(work: Path, precision: str, executors: int) -> Path:
 
 def _drawn(measurements: Measurements, data: Path, writers: int, work: Path) -> dict[str, Any]:
     command = [*headline.CLI, "dataset", "synthesize", "femnist", "--writers", str(writers), "-o", str(data), "--force"]
-    return _run(measurements, command, work / "writers.log")
+    return commands.run(measurements, PART, command, work / "writers.log")
 
 
 def _rounds(
@@ -91,7 +88,7 @@ def _rounds(
     work.mkdir(parents=True, exist_ok=True)
     command = headline.command(data, work, rounds, settings)
     with sharing.shared_gpu(service, work / "service") if service else nullcontext({}) as variables:
-        figures = _run(measurements, command, work / "headline.log", variables)
+        figures = commands.run(measurements, PART, command, work / "headline.log", variables)
     if not (folder / "metrics.jsonl").is_file():
         return figures
     stages = {
@@ -119,19 +116,3 @@ def _of_the_paper(stage: dict[str, float], executors: int, writers: int) -> floa
 def _known(stage: dict[str, float]) -> dict[str, float]:
     """The figures of a stage that are numbers; one without an evaluation has no seconds of it."""
     return {name: figure for name, figure in stage.items() if not math.isnan(figure)}
-
-
-def _run(
-    measurements: Measurements, command: list[str], log: Path, variables: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Run a command for as long as time is left; its processes' peak memory, and how it failed if it did."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    environment |= variables or {}
-    limit = max(measurements.left(PART) - _SPARE_S, 1.0)
-    watched = monitor.run(command, env=environment, cwd=log.parent, log=log, limit_s=limit)
-    figures: dict[str, Any] = {"peak_mb_sum": round(sum(peak for _, peak in watched.peaks()), 1)}
-    if watched.code is None:
-        figures["failed"] = f"ended after the {limit:.0f} s that were left"
-    elif watched.code:
-        figures["failed"] = failure(watched.code, log)
-    return figures

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from evals.speed.gpu import convolutions, fedtrans, rounds, server_steps
+from evals.speed.gpu import convolutions, fedtrans, rounds, server_steps, sweep
 from evals.speed.table import number
 from evals.speed.task import CLIENTS
 
@@ -23,6 +23,7 @@ def page(lines: Lines) -> str:
         ["## Ways to convolve", "", *_convolutions(of(lines, convolutions.PART))],
         ["## Server steps", "", *_server_steps([*of(lines, server_steps.PART), *of(lines, server_steps.CPU_PART)])],
         ["## FedTrans at the paper's size", "", *_fedtrans(of(lines, fedtrans.PART))],
+        ["## A sweep on one GPU", "", *_sweep(of(lines, sweep.PART))],
         ["## Left out", "", *_left_out(lines)],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
@@ -172,6 +173,16 @@ def _fedtrans(lines: Lines) -> list[str]:
     head = ("precision", "executors", "models", "measured rounds", "median s per round", "mean s per round",
             "training GMACs per round", "s per evaluation of all clients")  # fmt: skip
     return [*_table(head, rows), "", " ".join(filter(None, [scale, whole, memory, *failures]))]
+
+
+def _sweep(lines: Lines) -> list[str]:
+    failures = [f"{line['row']}: {line['failed']}." for line in lines if "row" in line and "failed" in line]
+    rows = [
+        (line["row"], str(line["jobs"]), str(line["rounds"]), str(line["at_once"]), number(line["seconds"]))
+        for line in lines
+        if "at_once" in line
+    ]
+    return [*_table(("jobs of FedAvg on digits", "jobs", "rounds of each", "at a time", "seconds"), rows), *failures]
 
 
 def _left_out(lines: Lines) -> list[str]:
