@@ -22,6 +22,17 @@ _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_w
          "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
          "blacklist_max_len")  # fmt: skip
 
+_FEDSCALES_ALONE = tuple(
+    "adam_epsilon backbone backend block_size cfg_file clf_block_size clip_threshold clock_factor conf_path "
+    "connection_timeout data_cache dump_epoch embedding_file epsilon exploration_alpha finetune gamma hidden-layers "
+    "hidden-size labels-path line_by_line malicious_factor max_concurrency max_staleness memory_capacity mlm "
+    "mlm_probability model_size model_zoo n_actions n_states no-bidirectional noise-dir noise-max noise-min noise-prob "
+    "noise_factor num_loaders overwrite_cache rnn-type sample-rate save_checkpoint spec-augment speed-volume-perturb "
+    "target_delta target_replace_iter test-manifest test_output_dir test_size_file train-manifest train_size_file "
+    "train_uniform vocab_tag_size vocab_token_size window window-size window-stride".split()
+)
+"""Keys of FedScale's parser that only FedScale's own processes read."""
+
 _PRIVACY = tuple(key for key in JobKeys.model_fields if key.startswith("dp_") and key != "dp_noise_multiplier")
 
 Settings = Mapping[str, Any]
@@ -153,6 +164,14 @@ def _frozen_weights(job: Settings) -> Reason | None:
     return ("fedmask's clients learn scores, at fedmask.lr", "") if job["method"] == "fedmask" else None
 
 
+def _read_by_fedscale_alone(job: Settings) -> Reason | None:
+    return ("only FedScale's own code reads that", "") if is_built_in(job["method"]) else None
+
+
+def _decays_by_another_key(job: Settings) -> Reason | None:
+    return ("the key of clients' steps is client_weight_decay", "") if is_built_in(job["method"]) else None
+
+
 #: Keys, and why a job does not read them; None where this is no reason. One of several rows is enough.
 _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] = (
     (("public_fraction", "public_classes", "public_alpha"), _without_public),
@@ -181,6 +200,10 @@ _TABLE: tuple[tuple[tuple[str, ...], Callable[[Settings], Reason | None]], ...] 
     (_PRIVACY, _without_privacy),
     (("num_classes", "input_dim", "output_dim", "input_shape"), _by_the_data),
     (("loss_decay",), _loss_of_qfedavg),
+    (("qfed_q",), partial(_of_another_method, "qfedavg")),
+    (("qfed_q",), partial(_set_by_method_key, "qfedavg.q")),
+    (_FEDSCALES_ALONE, _read_by_fedscale_alone),
+    (("weight_decay",), _decays_by_another_key),
 )
 
 

@@ -26,7 +26,7 @@ from fedscale_ext.util.validation import first_fault
 from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 
 SECRET = {"wandb_token"}
-_POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi"}
+_POLICY_METHODS = {"fed-prox": "fedprox", "fed-yogi": "fedyogi", "q-fedavg": "qfedavg"}
 # keys that each process of a job has for itself
 OF_A_PROCESS = {"log_path", "time_stamp", "ps_ip", "ps_port", "this_rank", "num_executors", "executor_configs",
                  "cuda_device", "resume", "resume_from", "token_file", "tls_ca", "tls_aggregator_cert",

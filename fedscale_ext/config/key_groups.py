@@ -105,7 +105,8 @@ FEDSCALE_MEANINGS = {
     "data_map_file": "File that deals the training samples to clients. The default is "
     "`client_data_mapping/train.csv` of `data_dir`; FedScale would deal the samples out evenly.",
     "model": "Name of a model ([models](models.md)), or the JSON file of a spec. "
-    "Methods whose clients have models of types, such as `fedproto` and `fedmd`, read their `types` instead.",
+    "Clients of methods with types, such as `fedproto` and `fedmd`, train their `types` instead. Some of these take it "
+    "for the server or for what all share, as their pages say.",
     "rounds": "Rounds of training.",
     "num_participants": "Number of clients in a round.",
     "overcommitment": "Select this many times `num_participants`, and keep the fastest by the virtual clock. "

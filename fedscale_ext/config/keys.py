@@ -59,14 +59,15 @@ class JobKeys(BaseModel):
         None,
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
-        "for the base model, with the method's own traffic unless `capacity_model` is given. It bounds MACs, at the "
+        "for `capacity_model`, with the method's own traffic unless that key is given. It bounds MACs, at the "
         "smallest model's bytes per MAC. If it is given, a notice tells of clients that take longer. It is "
         "refused if a client could not even train the smallest model in it.",
     )
     capacity_model: str | None = Field(
         None,
-        description="Model that the weakest device affords, a name or spec file. By default, it is `model`, or its "
-        "narrowest version if the method makes narrower ones. A baseline with a large `model` names the "
+        description="Model that the weakest device affords, a name or spec file. By default, it is the "
+        "smallest that the method trains: `model`, its narrowest version, the smallest type, or for searches as "
+        "their pages say. A baseline with a large `model` names the "
         "small one here: its devices are then those of the job beside it. If given, each device's time "
         "counts the exchange of all of this model, whatever the method sends.",
     )

@@ -32,12 +32,13 @@ the keys of any job [by subject](#all-keys). A method's hyperparameters are on i
 ## FedScale's keys
 
 Top-level keys (`ps_ip`, `worker_ips`, `exp_path`, `aggregator_entry`, `executor_entry`, `auth`, `setup_commands`) and
-every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meanings and defaults. The differences are:
+every `job_conf` key of FedScale 1.0's `config_parser` keep their names, meanings and defaults. Some have no effect
+here, such as `num_loaders` and `weight_decay`, and a note says so. The differences are:
 
-- Booleans are read as such: `save_checkpoint: False` is false. FedScale reads any text as true.
+- Booleans are read as such: `use_cuda: False` is false. FedScale reads any text as true.
 - `device_conf_file` defaults to `resampled` ([devices](#devices)).
 - `rounds: R` trains R rounds.
-- `gradient_policy: fed-prox` and `fed-yogi` choose the methods `fedprox` and `fedyogi`.
+- `gradient_policy: fed-prox`, `fed-yogi` and `q-fedavg` choose the methods `fedprox`, `fedyogi` and `qfedavg`.
 - `worker_ips: []` starts no executor: the job waits for [those that join](cluster.md#executors-that-join).
 - `worker_ips: localhost`, or no `worker_ips`, starts one executor per core that this process can use, each with one
   thread. With `use_cuda: True`, it starts one.

@@ -2,8 +2,10 @@
 
 import pytest
 
-from fedscale_ext.config.idle_settings import idle_keys
+from fedscale_ext.config.arguments import fedscale_actions
+from fedscale_ext.config.idle_settings import idle_keys, is_unread
 from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.key_groups import GROUPS
 from fedscale_ext.config.methods import method_class, method_names
 
 
@@ -58,6 +60,13 @@ def test_a_key_that_one_job_of_a_sweep_reads_is_not_idle():
         ({"proxy_mu": 0.1, "method": "fedyogi"}, "proxy_mu does nothing: the method is fedyogi"),
         ({"proxy_mu": 0.1, "method": "fedprox"}, None),
         ({"proxy_mu": 0.1, "method": "fedprox", "fedprox.mu": 1}, "proxy_mu does nothing: fedprox.mu is 1"),
+        ({"qfed_q": 2, "method": "fedyogi"}, "qfed_q does nothing: the method is fedyogi"),
+        ({"qfed_q": 2, "gradient_policy": "q-fedavg"}, None),
+        ({"qfed_q": 2, "method": "qfedavg", "qfedavg.q": 1}, "qfed_q does nothing: qfedavg.q is 1"),
+        ({"num_loaders": 2, "model_zoo": "torchcv"},
+         "num_loaders, model_zoo do nothing: only FedScale's own code reads that"),
+        ({"weight_decay": 0.01}, "weight_decay does nothing: the key of clients' steps is client_weight_decay"),
+        ({"num_loaders": 2, "weight_decay": 0.01, "method": "somebodys"}, None),
         ({"device_match": "order"}, "device_match does nothing: device_conf_file is resampled"),
         ({"device_match": "order", "device_conf_file": "devices.csv"}, None),
         ({"device_match": "order", "device_avail_file": "online.csv"}, None),
@@ -128,3 +137,14 @@ def test_a_setting_that_one_job_of_a_sweep_reads_is_not_told():
     assert idle_keys(arms[0], arms[2]) == "yogi_eta does nothing: the methods are fedavg, fedprox"
     rules = [make_config({}, {"capacity_spread": 8, "capacity_rule": rule}) for rule in ("deadline", "computation")]
     assert idle_keys(*rules) is None and idle_keys(rules[0]) is not None
+
+
+def test_each_key_of_fedscale_is_explained_or_told_to_have_no_effect() -> None:
+    explained = {key for group in GROUPS for key in group.keys}
+    told = {key for key in fedscale_actions() if is_unread(make_config({}, {"method": "fedavg"}).echo(), key)}
+    # of one value only, of processes and machines, of the choice of a method, and rare ones that are read
+    others = set(
+        "engine task experiment_mode test_ratio gradient_policy ps_ip ps_port this_rank num_executors executor_configs "
+        "cuda_device time_stamp wandb_token filter_more sample_seed loss_decay".split()
+    )
+    assert set(fedscale_actions()) - explained - told == others

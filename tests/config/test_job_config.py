@@ -156,7 +156,9 @@ def test_only_settings_that_decide_the_result_are_decisive() -> None:
     assert base == json.loads(json.dumps(base))
 
 
-@pytest.mark.parametrize(("policy", "method"), [("fed-prox", "fedprox"), ("fed-yogi", "fedyogi"), (None, "fedavg")])
+@pytest.mark.parametrize(
+    ("policy", "method"), [("fed-prox", "fedprox"), ("fed-yogi", "fedyogi"), ("q-fedavg", "qfedavg"), (None, "fedavg")]
+)
 def test_fedscales_gradient_policy_names_a_method(policy: str | None, method: str) -> None:
     assert make_config({}, {"gradient_policy": policy}).job.method == method
 
@@ -197,7 +199,7 @@ BAD = [
     ("job_conf:\n  - pacer_step: 0\n", "it must be at least 1"),
     (
         "job_conf:\n  - gradient_policy: fed-yogy\n  - method: fedavg\n",
-        "is not built; it may be fed-prox, fed-yogi; did",
+        "is not built; it may be fed-prox, fed-yogi, q-fedavg; did",
     ),
     ("job_conf:\n  - decay_factor: 1.5\n", "key 'decay_factor' is 1.5; it must lie in 0..1"),
     ("job_conf:\n  - decay_factor: 0\n", "key 'decay_factor' is 0.0; it must be above zero"),
@@ -208,7 +210,7 @@ BAD = [
     ("job_conf:\n  - blacklist_rounds: -2\n", "it must be at least -1"),
     ("job_conf:\n  - pacer_rule: up\n", "'falls' or 'flat'"),
     ("job_conf:\n  - pyramidfl_dropout_high: 1.1\n", "less than or equal to 1"),
-    ("job_conf:\n  - gradient_policy: q-fedavg\n", "fed-prox, fed-yogi"),
+    ("job_conf:\n  - gradient_policy: fed-sgd\n", "fed-prox, fed-yogi, q-fedavg"),
     ("worker_ips:\n  - 'localhost:'\njob_conf: []\n", "write it as host:[n]"),
     ("worker_ips:\n  - 'localhost:[__import__(\"os\")]'\njob_conf: []\n", "write it as host:[n]"),
     ("use_container: docker\njob_conf: []\n", "use_container"),

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     About,
@@ -42,7 +43,7 @@ class QFedAvgParams:
 
     Attributes:
         q: Fairness: 0 is FedAvg, and large values count only the worst clients. The paper takes 0.001 to 5, and 1 for
-            two of its four data sets.
+            two of its four data sets. The default is FedScale's ``qfed_q``.
         L: Lipschitz constant of the gradients. By default, it is 1 / the round's client learning rate, as in the paper.
 
     """
@@ -52,6 +53,11 @@ class QFedAvgParams:
 
     def __post_init__(self) -> None:
         check_ranges(self, "qfedavg")
+
+    @staticmethod
+    def job_defaults(config: JobConfig) -> dict[str, Any]:
+        """Take FedScale's key ``qfed_q`` as the default of q."""
+        return {"q": config.fedscale.qfed_q}
 
 
 class QFedAvgClient(MultiModelClient):

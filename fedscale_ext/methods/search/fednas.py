@@ -76,8 +76,8 @@ class FedNASParams:
         init: The derived network starts from ``random`` weights, as in the paper, or from ``inherited`` ones of the
             search.
         schedule: Schedule of the weights' learning rate: a ``cosine`` down to ``lr_min``, or the ``job``'s decay. It
-            begins anew with the derived network. Its cosine ends with the job. A job that has trained the derived
-            network cannot be resumed with more rounds then.
+            begins anew with the derived network. With ``cosine``, a job whose ``rounds`` exceed ``search_rounds``
+            cannot be resumed with more.
         lr_min: Learning rate at which the cosine ends.
         lambda_train: Weight of the training loss in the gradient of the alphas (Eq. 5).
         lambda_val: Weight of the validation loss in the gradient of the alphas (Eq. 5).
