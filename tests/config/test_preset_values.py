@@ -14,6 +14,7 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.config.methods import method_class
+from fedscale_ext.config.presets import data_presets
 from fedscale_ext.data.registry import known
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.stages import Plan
@@ -232,3 +233,11 @@ def test_the_twins_that_a_fedoras_file_names_fill_its_rounds(data: str) -> None:
     p = make_params(FedorASParams, config)
     twins, more = (30, 120) if small else (500, 2000)  # as the notes on top of the file say
     assert Plan(p.supernet_rounds, p.finetune_rounds, twins, 4).rounds == config.fedscale.rounds + more
+
+
+@pytest.mark.parametrize("method", ["heterofl", "fedrolex", "scalefl"])
+@pytest.mark.parametrize("data", data_presets())
+def test_there_are_as_many_groups_as_sizes(method: str, data: str) -> None:
+    given = preset(method, data).given
+    sizes = given.get(f"{method}.rates", given.get(f"{method}.exits"))
+    assert len(given.get(f"{method}.groups") or sizes) == len(sizes)
