@@ -141,10 +141,10 @@ def test_a_setting_that_one_job_of_a_sweep_reads_is_not_told():
 
 def test_each_key_of_fedscale_is_explained_or_told_to_have_no_effect() -> None:
     explained = {key for group in GROUPS for key in group.keys}
-    told = {key for key in fedscale_actions() if is_unread(make_config({}, {"method": "fedavg"}).echo(), key)}
+    without_effect = {key for key in fedscale_actions() if is_unread(make_config({}, {"method": "fedavg"}).echo(), key)}
     # of one value only, of processes and machines, of the choice of a method, and rare ones that are read
     others = set(
         "engine task experiment_mode test_ratio gradient_policy ps_ip ps_port this_rank num_executors executor_configs "
         "cuda_device time_stamp wandb_token filter_more sample_seed loss_decay".split()
     )
-    assert set(fedscale_actions()) - explained - told == others
+    assert set(fedscale_actions()) - explained - without_effect == others
