@@ -40,9 +40,8 @@ class JobKeys(BaseModel):
     device_match: Literal["auto", "client_id", "order"] = Field(
         "auto",
         description="How clients get rows of `device_conf_file` and `device_avail_file`. `client_id`: the row of "
-        "their name. `order`: client i has row i. `auto`: by name if all clients are named. By order if "
-        "the ids are numbers that name no client, or that number the rows of at least as many devices as "
-        "clients. Otherwise, it is an error.",
+        "their name. `order`: client i has row i. `auto`: by name if all clients are named. By order if ids "
+        "are numbers that name no client, or number the rows of enough devices. Otherwise, it is an error.",
     )
     groups_by: Literal["capacity", "main_class"] = Field(
         "capacity",
@@ -65,11 +64,10 @@ class JobKeys(BaseModel):
     )
     capacity_model: str | None = Field(
         None,
-        description="Model that the weakest device affords, a name or spec file. By default, it is the "
-        "smallest that the method trains: `model`, its narrowest version, the smallest type, or for searches as "
-        "their pages say. A baseline with a large `model` names the "
-        "small one here: its devices are then those of the job beside it. If given, each device's time "
-        "counts the exchange of all of this model, whatever the method sends.",
+        description="Model that the weakest device affords, a name or spec file. By default, it is the smallest "
+        "that the method trains: `model`, its narrowest version, the smallest type, or what a search's page says. "
+        "A baseline with a large `model` names the small one here: its devices are then those of the job beside "
+        "it. If given, each device's time counts the exchange of all of this model, whatever the method sends.",
     )
     initial_weights: str | None = Field(
         None,
@@ -124,8 +122,7 @@ class JobKeys(BaseModel):
     unit_size: int = Field(
         16,
         ge=1,
-        description="Approximate number of clients that an executor gets at once. It is a whole cohort at least, but "
-        "on a CPU no more than a quarter of the round's clients.",
+        description="Clients of a unit, about: a cohort at least; on a CPU, a quarter of the round at most.",
     )
     cohort_size: Annotated[int | str, PlainValidator(read_cohort_size), COHORT_SIZE] = Field(
         "auto",

@@ -53,6 +53,6 @@ def _seconds(measurements: Measurements, data: Path, work: Path, row: str) -> di
         measurements, PART, [*headline.CLI, *sweep, *settings], log, {"FEDSCALE_EXT_STATE": str(folder / "state")}
     )
     figures |= {"jobs": jobs, "rounds": rounds, "seconds": time.monotonic() - began}
-    if found := _AT_ONCE.search(log.read_text(encoding="utf-8")):
-        figures["at_once"] = int(found[1])
+    if match := _AT_ONCE.search(log.read_text(encoding="utf-8")):
+        figures["at_once"] = int(match[1])
     return figures
