@@ -237,8 +237,8 @@ def measure(arguments: argparse.Namespace, participants: int, cohort: int) -> di
         return lines[place + (phase == "record")]["seconds"].get(phase, 0.0)
 
     phases = {phase: float(np.median([seconds(place, phase) for place in plain])) for phase in PHASES}
-    # what lies between the phases counts too
-    walls = [lines[place]["wall_s"] + seconds(place, "record") for place in plain]
+    # with what lies between the phases, and the writing of the round before
+    walls = [lines[place]["wall_s"] for place in plain]
     return {
         "participants": len(lines[1]["participants"]),
         "cohort": cohort,

@@ -68,7 +68,7 @@ def _executors(job: "Job") -> dict[str, str]:
             words += f"; {line['units_done']:,} units in {line['busy_s']:.1f} s, {rate:.3g} clients/s"
         facts[f"executor {line['executor']}"] = words
     arguments = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
-    if facts and {"ps_ip", "ps_port", "token_file"} <= arguments.keys():
+    if {"ps_ip", "ps_port", "token_file"} <= arguments.keys():
         host = f"[{arguments['ps_ip']}]" if ":" in arguments["ps_ip"] else arguments["ps_ip"]
         token = shlex.quote(arguments["token_file"])
         facts["more join by"] = f"fedscale executor join {host}:{arguments['ps_port']} --token-file {token}"

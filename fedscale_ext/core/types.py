@@ -286,7 +286,7 @@ class RoundRecord:
     virtual_clock_s: float
     round_duration_s: float
     client_durations_s: list[float]
-    wall_s: float
+    wall_s: float  # since the record of the round before, whose writing it includes
     selected: int
     participants: list[int]
     assignments: dict[str, int]  # model key -> participants

@@ -58,6 +58,7 @@ class MultiModelAggregator(MethodHooks):
             self.prepare(self.wait_for_executors())
             done = self._begin()
             stopped = self._over_before_it_began()
+            self._wall_from = time.monotonic()
             while done < self.args.rounds and stopped is None:
                 done += 1
                 stopped = self.run_round(done)
@@ -74,7 +75,6 @@ class MultiModelAggregator(MethodHooks):
 
     def run_round(self, round: int) -> str | None:
         """Run one round; returns why it was the last one, or None."""
-        began = time.monotonic()
         self.round = round
         self._internals, self._internal_states, self._other_work = {}, {}, dict(NOTHING)
 
@@ -100,7 +100,7 @@ class MultiModelAggregator(MethodHooks):
             last = last or reason is not None
         if last:
             self.evaluate_at_the_end(record)
-        self._write_record(record, began, last)
+        self._write_record(record, last)
         if reason is not None:
             self.notice(f"stopped after round {round}: {reason}")
         return reason
@@ -337,11 +337,12 @@ class MultiModelAggregator(MethodHooks):
             beside=self._other_work,
         )
 
-    def _write_record(self, record: RoundRecord, began: float, last: bool) -> None:
+    def _write_record(self, record: RoundRecord, last: bool) -> None:
         """Complete the record and write it, then a checkpoint when one is due; only then announce the round."""
         record.models = len(self.pool)
         record.cohort_sizes = {key: size for key, size in self.dispatcher.sizes.items() if key in self.pool}
-        record.wall_s = time.monotonic() - began
+        now = time.monotonic()
+        record.wall_s, self._wall_from = now - self._wall_from, now
         record.server_macs = self.mac_counter.read()
         record.seconds = self.watch.read()
         record.executor_seconds = self.dispatcher.seconds()

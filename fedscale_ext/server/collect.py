@@ -55,6 +55,7 @@ class Collector:
         self._clip_norm, self._norms, self._states = clip_norm, norms, states
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
+        self._templates: dict[str, State] = {}  # of sums, by model
         self._updates: list[Update] = []
         self.num_unclipped = 0
         self.failed: Counter[str] = Counter()
@@ -112,7 +113,9 @@ class Collector:
         trained = self._pool[model]
         start = trained.state
         bound = self._max_norm if self._clip_norm is None else self._clip_norm
-        change = checked_sum(sections.get(SUM), start, template(start), weight, bound)
+        if model not in self._templates:
+            self._templates[model] = template(start)
+        change = checked_sum(sections.get(SUM), start, self._templates[model], weight, bound)
         if self._clip_norm is not None:
             self.num_unclipped += checked_num_unclipped(header.get("num_unclipped"), len(good))
         rows = {}

@@ -28,8 +28,8 @@ class CountMean:
     def __init__(self, reference: State) -> None:
         self.reference = reference
         self._total = {name: torch.zeros(tensor.shape, dtype=torch.float64) for name, tensor in reference.items()}
-        # one scalar while every update covers the whole tensor, else one weight per entry
-        self._weight = {name: torch.zeros((), dtype=torch.float64) for name in reference}
+        # one number while every update covers the whole tensor, else one weight per entry
+        self._weight: dict[str, float | Tensor] = dict.fromkeys(reference, 0.0)
 
     def add(self, state: State, covered: Coverage | None, weight: float) -> None:
         """Add an update.
@@ -57,20 +57,21 @@ class CountMean:
             if value.shape != total.shape:
                 raise ValueError(f"{name}: update of shape {tuple(value.shape)}, reference {tuple(total.shape)}")
             total.add_(value, alpha=weight)
-            self._weight[name] += weight
+            self._weight[name] += float(weight)
             return
-        if self._weight[name].shape != total.shape:
-            self._weight[name] = self._weight[name].expand(total.shape).clone()
+        weights = self._weight[name]
+        if isinstance(weights, float):
+            weights = self._weight[name] = torch.full(total.shape, weights, dtype=torch.float64)
         if isinstance(entries, Tensor):
             # where, not a product: entries that are not covered may hold any value
             total.add_(torch.where(entries, value, torch.zeros((), dtype=value.dtype)), alpha=weight)
-            self._weight[name].add_(entries, alpha=weight)
+            weights.add_(entries, alpha=weight)
             return
         index = grid(entries, total.shape)
         if value.shape != torch.broadcast_shapes(*(axis.shape for axis in index)):
             raise ValueError(f"{name}: update of shape {tuple(value.shape)} does not fit its coverage")
         total[index] += value.double() * weight
-        self._weight[name][index] += weight
+        weights[index] += weight
 
     def result(self) -> State:
         """Return the mean in the reference's dtypes; entries without weight keep the reference's value.
@@ -81,11 +82,15 @@ class CountMean:
         mean: State = {}
         for name, tensor in self.reference.items():
             weight = self._weight[name]
+            if isinstance(weight, float) and not weight > 0:
+                mean[name] = tensor.clone()
+                continue
             value = self._total[name] / weight
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 value = value.round()
             # an entry without weight keeps its exact value, which float64 might not hold
-            mean[name] = torch.where(weight > 0, value.to(tensor.dtype), tensor)
+            value = value.to(tensor.dtype)
+            mean[name] = value if isinstance(weight, float) else torch.where(weight > 0, value, tensor)
         return mean
 
 

@@ -139,6 +139,9 @@ def _add(total: Tensor, rows: Tensor, good: Sequence[tuple[int, float]]) -> None
 
 def _add_scaled(total: Tensor, value: Tensor, weight: float) -> None:
     """total += weight * value, in blocks: torch converts a block of another dtype as a whole."""
+    if total.numel() <= _BLOCK:
+        total.add_(value, alpha=weight)
+        return
     block = max(1, _BLOCK * max(1, len(total)) // max(1, total.numel())) if total.dim() else 1
     parts = zip(total.split(block), value.split(block), strict=True) if total.dim() else [(total, value)]
     for part, value_part in parts:
@@ -154,8 +157,8 @@ class ModelMean:
     def __init__(self, start: State) -> None:
         self._start = start
         self._total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in start.items()}
-        # a scalar as long as all entries of a tensor weigh the same, else one weight per entry
-        self._weight = {name: torch.zeros((), dtype=torch.float64) for name in start}
+        # a number as long as all entries of a tensor weigh the same, else one weight per entry
+        self._weight: dict[str, float | Tensor] = dict.fromkeys(start, 0.0)
 
     def add(self, change: State, weight: float, covered: Coverage | None = None, rows: State | None = None) -> None:
         """Add a unit's sum of changes and the weight of its clients.
@@ -175,9 +178,11 @@ class ModelMean:
             assert isinstance(entries, tuple)  # of index maps: parts have no masks
             index = grid(entries, total.shape)
             total[index] += change[name].double()
-            if self._weight[name].shape != total.shape:
-                self._weight[name] = self._weight[name].expand(total.shape).clone()
-            self._weight[name][index] += entry_weight
+            weights = torch.as_tensor(self._weight[name], dtype=torch.float64)
+            if weights.shape != total.shape:
+                weights = weights.expand(total.shape).clone()
+            weights[index] += entry_weight
+            self._weight[name] = weights
 
     @property
     def total(self) -> State:
@@ -190,7 +195,7 @@ class ModelMean:
 
     def _mean(self, name: str, start: Tensor) -> Tensor:
         total, weight = self._total[name], self._weight[name]
-        if weight.dim() == 0:
+        if isinstance(weight, float):
             value = start.double() + total / weight if weight else start.double()
         else:
             value = start.double() + torch.where(weight > 0, total / weight, 0.0)

@@ -65,6 +65,8 @@ def test_status_tells_of_each_executor_what_it_does_and_how_fast(monkeypatch):
         "1,200 units in 600.0 s, 10 clients/s",
         "more join by": "fedscale executor join [::1]:80 --token-file '/a b/token'",
     }
+    waiting = job_status._executors(job(Proc("driver", 5, 1.5), argv=argv))
+    assert waiting == {"more join by": facts["more join by"]}
     assert job_status._executors(job(Proc("driver", 5, 1.5))) == {}
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext import models
+from fedscale_ext.core.failures import diverged
 from fedscale_ext.core.types import State, Task, WorkItem
 from fedscale_ext.server.collect import SUM, Collector
 from fedscale_ext.submodels.model_pool import ModelPool
@@ -54,6 +55,13 @@ def test_wrong_states_are_named(state: dict) -> None:
     assert fault_in_state(state, REFERENCE)
     with pytest.raises(Rejected):
         checked_state(wire.tensors_to_bytes(state), REFERENCE, None)
+
+
+def test_large_numbers_are_finite_and_one_nan_is_named() -> None:
+    large = {"a": torch.full((2, 3), 1e308, dtype=torch.float64), "b": torch.zeros(4), "n": torch.tensor(3)}
+    assert fault_in_state(large, large) is None
+    odd = {**large, "b": torch.tensor([0.0, 1.0, math.nan, 0.0])}
+    assert fault_in_state(odd, large) == (diverged("a tensor is not finite"), "b")
 
 
 @pytest.mark.parametrize(

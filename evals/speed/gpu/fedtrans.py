@@ -23,6 +23,7 @@ from fedscale_ext.data.layout import DESCRIPTION
 PART = "fedtrans"
 GOAL_S = 600.0  # of the whole job
 PAPER_WRITERS, WRITERS, ROUNDS = 3400, 400, 60
+CHECKPOINT = 10  # rounds from one checkpoint to the next
 _DATA_S, _ROUNDS_S = 60.0, 60.0
 SETTINGS = (("float32", 1), ("float32", 3), ("bfloat16", 1), ("bfloat16", 3))
 """Precision and number of executors of the measured jobs, the first one first; several share a GPU by the service."""
@@ -81,6 +82,7 @@ def _rounds(
         f"use_cuda={gpu}",
         f"precision={precision}",
         f"worker_ips=localhost:[{executors}]",
+        f"checkpoint_interval={CHECKPOINT}",
         *(_TINY if measurements.setting.small else ()),
     ]
     folder = headline.log_folder(work)

@@ -41,7 +41,8 @@ class HeteroFLParams:
             among the affordable ones, ``dynamic`` in each round.
         groups: Clients of each level, narrowest first, in the order of ``groups_by``. Participants come from all levels
             in proportion.
-        shares: Shares of the levels that ``fix`` and ``dynamic`` draw from. By default, they are equal.
+        shares: Shares of the levels that ``fix`` and ``dynamic`` draw from, in the order of ``rates``. By default, they
+            are equal.
         scaler: Activations are divided by the rate, in tests too: a served level is the function that was trained. It
             works only in models without BatchNorm. The public code divides only in training, and tests only the whole
             model.
