@@ -63,16 +63,10 @@ class _Plan:
         return True
 
 
-def _plan(task: str, label: str, row: Row, rates: Sequence[float], seeds: Sequence[int]) -> _Plan:
-    if len(rates) == 1:  # there is nothing to choose
-        return _Plan(task, label, row, [], list(seeds), {rates[0]: math.nan})
-    return _Plan(task, label, row, list(rates), list(seeds))
-
-
 def train_rows(
     rows: Mapping[str, Row],
     seeds: Mapping[str, Sequence[int]],
-    rates: Mapping[str, Sequence[float]],
+    rates: Sequence[float],
     train: TrainJob,
     pool: Executor,
     workers: int,
@@ -83,20 +77,22 @@ def train_rows(
     Args:
         rows: Rows by label; a task leaves out those that it does not have.
         seeds: The seeds of each task.
-        rates: The learning rates of each task, to choose from. A single one is taken as it is.
+        rates: Learning rates to choose from, for each row and task. A single one is taken as it is.
         train: What trains a job.
         pool: What runs it.
         workers: Jobs at a time.
         tell: Gets a line when a job has begun or ended.
 
     """
+    tried = list(rates) if len(rates) > 1 else []  # there is nothing to choose from a single one
+    known = {} if tried else dict.fromkeys(rates, math.nan)
     plans = [
-        _plan(task, label, row, rates[task], seeds[task])
+        _Plan(task, label, row, [*tried], list(seeds[task]), {**known})
         for task in seeds
         for label, row in rows.items()
         if label not in ROWS or not TASKS[task].rows or label in TASKS[task].rows
     ]
-    jobs = sum(len(plan.rates) + len(plan.seeds) for plan in plans)
+    jobs = sum(len(tried) + len(plan.seeds) for plan in plans)
     begun, failures = 0, []
     running: dict[Future[Outcome], tuple[_Plan, int, float]] = {}
     while True:

@@ -33,7 +33,7 @@ def benchmark(
             "--rate",
             metavar="R",
             help="Learning rate to try; repeatable. A single one is not tried first.",
-            show_default="three of the task",
+            show_default="0.03, 0.1, 0.3",
         ),
     ] = None,
     sources: Annotated[
