@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import fedscale_ext
 from fedscale_ext.config.job_config import JobConfig, load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.metrics.records import read_lines
 from fedscale_ext.report.tables import seconds
+from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.util.token import new_token
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
@@ -96,6 +99,21 @@ def test_cohorts_reach_the_accuracy_of_clients_one_by_one(job_file: Path) -> Non
         assert run["rounds"][-1]["train_loss"] < 0.7 * run["rounds"][0]["train_loss"]
     assert ends[1] == pytest.approx(ends[4], rel=0.05)
     assert ends[1] != ends[4]  # two ways of training: a bitwise equal one would be the same way
+
+
+def test_a_rounds_seconds_include_the_writing_of_the_round_before(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = MultiModelAggregator.save_checkpoint
+
+    def slow(self: MultiModelAggregator, round: int) -> None:
+        time.sleep(0.5)
+        save(self, round)
+
+    monkeypatch.setattr(MultiModelAggregator, "save_checkpoint", slow)
+    summary = run_in_process(with_values(load_config(job_file), rounds=3))
+    rounds = read_lines(Path(summary["log_dir"]) / "metrics.jsonl")
+    assert all(line["wall_s"] >= 0.5 for line in rounds[1:])
 
 
 def test_another_configuration_is_not_resumed(job_file: Path) -> None:

@@ -51,6 +51,22 @@ def test_full_coverage_is_fedavg(name):
         torch.testing.assert_close(tensor.double(), expected, atol=1e-7, rtol=1e-6)
 
 
+def test_whole_updates_count_beside_partial_ones() -> None:
+    reference = {"w": torch.zeros(3)}
+    whole, part = (
+        ({"w": torch.full((3,), 6.0)}, None, 2.0),
+        ({"w": torch.zeros(2)}, {"w": (torch.tensor([0, 2]),)}, 1.0),
+    )
+    for updates in ([whole, part], [part, whole]):
+        assert count_mean(reference, updates)["w"].tolist() == [4.0, 6.0, 4.0]
+
+
+def test_a_mean_of_nothing_is_a_copy() -> None:
+    reference = {"w": torch.zeros(3)}
+    count_mean(reference, [])["w"].add_(1)
+    assert reference["w"].tolist() == [0.0, 0.0, 0.0]
+
+
 @given(seed=st.integers(0, 10_000), name=st.sampled_from(NAMES))
 @quick
 def test_partial_means_agree_with_a_loop_over_masks_in_any_order(seed, name):

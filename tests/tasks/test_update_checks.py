@@ -60,8 +60,9 @@ def test_wrong_states_are_named(state: dict) -> None:
 def test_large_numbers_are_finite_and_one_nan_is_named() -> None:
     large = {"a": torch.full((2, 3), 1e308, dtype=torch.float64), "b": torch.zeros(4), "n": torch.tensor(3)}
     assert fault_in_state(large, large) is None
-    odd = {**large, "b": torch.tensor([0.0, 1.0, math.nan, 0.0])}
-    assert fault_in_state(odd, large) == (diverged("a tensor is not finite"), "b")
+    odd = torch.tensor([0.0, 1.0, math.nan, 0.0])
+    for a in (large["a"], torch.zeros_like(large["a"])):
+        assert fault_in_state({**large, "a": a, "b": odd}, large) == (diverged("a tensor is not finite"), "b")
 
 
 @pytest.mark.parametrize(
