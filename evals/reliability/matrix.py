@@ -90,7 +90,8 @@ def page(lines: list[tuple[str, str, int, int]], seconds: float) -> str:
     equal, tried = sum(line[2] for line in lines), sum(line[3] for line in lines)
     head = f"""# The kill matrix
 
-`python -m evals.reliability.matrix`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores of {model_name()}.
+`python -m evals.reliability.matrix --work DIR`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores of
+{model_name()}.
 
 In each job, SIGKILL killed one process at one step, and `--supervise` restarted it. **{equal} of {tried}** jobs ended
 bitwise equal to the undisturbed one. Compared were final weights, virtual clock, metrics but wall times, internals, and

@@ -111,7 +111,7 @@ def main() -> None:
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     kind = "generated" if summary["data"]["generated"] else "real"
     lines = [
-        f"`{' '.join(['python evals/speed/headline.py', *(f'--set {each}' for each in asked.set)])}`: "
+        f"`{' '.join(['python evals/speed/headline.py DATA', *(f'--set {each}' for each in asked.set)])}`: "
         f"{summary['num_clients']} clients ({kind} data), {asked.rounds} measured rounds, "
         f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[1]:.1f} over the last five minutes.",
         "",

@@ -97,7 +97,7 @@ def start(
 def check(conf: Conf, on: On = None, set_: Set = None, seeds: Seeds = None, grid: Grid = None) -> None:
     """Check a job, or all jobs of a sweep, without starting any: settings, data, devices, models.
 
-    Prints a description of each job, and every reason why one cannot start. Data that no job has read
+    Prints a description of each job, or the first reason why it cannot start. Data that no job has read
     yet are decoded.
 
     Exit code 0 if all can start, 2 if not.

@@ -6,18 +6,18 @@ from pydantic_core import PydanticCustomError
 
 from fedscale_ext.core.shapes import parse_sides
 
-COHORT_SIZE = "auto, or a whole number from 1"
+SIZE = "auto, or a whole number from 1"
 _SAMPLE_SHAPE = "channels x height x width, as 3x64x64"
 SHAPE_OR_NONE = f"{_SAMPLE_SHAPE}, or null"
 
 
-def read_cohort_size(value: Any) -> int | str:
-    """Return the value of ``cohort_size``; PydanticCustomError for anything else."""
+def read_size(value: Any) -> int | str:
+    """Return the value of ``cohort_size`` or ``unit_size``; PydanticCustomError for anything else."""
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     if isinstance(value, str) and value.isdecimal() and int(value) >= 1:
         return int(value)
-    raise PydanticCustomError("cohort_size", f"it should be {COHORT_SIZE}")
+    raise PydanticCustomError("size", f"it should be {SIZE}")
 
 
 def read_sample_shape(value: Any) -> tuple[int, int, int] | None:

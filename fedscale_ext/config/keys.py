@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from fedscale_ext.config.key_values import COHORT_SIZE, SHAPE_OR_NONE, read_cohort_size, read_sample_shape
+from fedscale_ext.config.key_values import SHAPE_OR_NONE, SIZE, read_sample_shape, read_size
 
 RESAMPLED = "resampled"  # in place of a file of devices: rows drawn from FedScale's published marginals
 
@@ -40,8 +40,8 @@ class JobKeys(BaseModel):
     device_match: Literal["auto", "client_id", "order"] = Field(
         "auto",
         description="How clients get rows of `device_conf_file` and `device_avail_file`. `client_id`: the row of "
-        "their name. `order`: client i has row i. `auto`: by name if all clients are named. By order if ids "
-        "are numbers that name no client, or number the rows of enough devices. Otherwise, it is an error.",
+        "their name. `order`: client i has row i. `auto`: by name if all clients are named. Otherwise, by "
+        "order if ids are numbers that name no client, or that only count enough rows. Else it is an error.",
     )
     groups_by: Literal["capacity", "main_class"] = Field(
         "capacity",
@@ -58,8 +58,8 @@ class JobKeys(BaseModel):
         None,
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
-        "for `capacity_model`, with the method's own traffic unless that key is given. It bounds MACs, at the "
-        "smallest model's bytes per MAC. If it is given, a notice tells of clients that take longer. It is "
+        "for `capacity_model`. Unless that key is given, traffic is the method's own. The deadline bounds MACs, at the "
+        "smallest model's bytes per MAC. If you give one, a notice tells of clients that take longer. It is "
         "refused if a client could not even train the smallest model in it.",
     )
     capacity_model: str | None = Field(
@@ -119,12 +119,12 @@ class JobKeys(BaseModel):
         "`rand_flip_crop`: also RandAugment(2, 9) (FedorAS's CIFAR). `speech`: features move by up to 100 "
         "ms and are mixed with the class silence of the data (FedorAS's Speech Commands).",
     )
-    unit_size: int = Field(
-        16,
-        ge=1,
-        description="Clients of a unit, about: a cohort at least; on a CPU, a quarter of the round at most.",
+    unit_size: Annotated[int | str, PlainValidator(read_size), SIZE] = Field(
+        "auto",
+        description="Clients of a unit, about: a cohort at least. `auto` is 16, on a CPU a quarter of the round at "
+        "most. Small networks on one or two executors train faster in larger units.",
     )
-    cohort_size: Annotated[int | str, PlainValidator(read_cohort_size), COHORT_SIZE] = Field(
+    cohort_size: Annotated[int | str, PlainValidator(read_size), SIZE] = Field(
         "auto",
         description="Most clients of one model that train side by side; 1 trains them one by one. `auto` takes what "
         "is measured fastest on this machine. Sizes differ in rounding: a number gives the same result "

@@ -11,7 +11,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.driver.gpus import VISIBLE, Gpu, read_gpus
 
 _PROCESS_BYTES = 600e6  # evals/speed/results.md: executors 395 to 593 MB; --at-once for larger models
-_CUDA_PROCESS_BYTES = 1.8e9  # evals/speed/gpu.md: 3,420 MB for a job's aggregator and executor
+_CUDA_PROCESS_BYTES = 1.8e9  # a job's aggregator and executor were measured with 3,420 MB
 _SHARE = 0.8  # of a GPU's memory that jobs may take: models grow, and a test may need more than a step
 _LOOK_S = 5.0  # between two readings of the GPUs' memory
 

@@ -119,6 +119,8 @@ class MultiModelAggregator(MethodHooks):
         self.majority_correct = info.majority_correct
         self.most_frequent_correct = info.most_frequent_correct
         self.init_model()
+        if self.privacy is not None:
+            self.notice(self.privacy.announcement(self.args.rounds))
         self.dispatcher = Dispatcher(self.context, self, info, self.run_units)
 
     def _context(self) -> JobContext:
@@ -241,10 +243,7 @@ class MultiModelAggregator(MethodHooks):
         """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
         job = self.config.job
         stopped = converged(job, self.args.eval_interval, self.history) or budget_spent(job, self.spent_macs)
-        if self.privacy is not None:
-            self.notice(self.privacy.announcement(self.args.rounds))
-            stopped = stopped or self.privacy.spent()
-        return stopped
+        return stopped or (self.privacy.spent() if self.privacy is not None else None)
 
     # ---- the steps of a round ----
 

@@ -166,9 +166,10 @@ class JobContext:
     record: Callable[[str, Any], None]  #: keeps a figure of the round for internals.jsonl
 
     @property
-    def unit_size(self) -> int:
-        """Approximate number of clients of a unit."""
-        return self.config.job.unit_size
+    def unit_size(self) -> int | None:
+        """Approximate number of clients of a unit; None where the round decides."""
+        size = self.config.job.unit_size
+        return size if isinstance(size, int) else None
 
     @property
     def mask_arguments(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fedscale_ext.core.types import Models, Task, WorkItem
 T = TypeVar("T")
 
 SPREAD = {"cpu": 4, "cuda": 1}  # one, two or four executors on a CPU; on a GPU, the whole round at once
+_SIZE = 16  # clients of a unit, where neither the configuration nor the round asks for another number
 _MOST = 64  # units of a round, about: each costs the aggregator a message and a sum
 
 
@@ -19,15 +20,15 @@ def plan_units(
     pool: Models,
     task: Task,
     cohort: Callable[[str], int],
-    unit_size: int,
+    unit_size: int | None,
     spread: int = SPREAD["cpu"],
 ) -> list[Sequence[WorkItem]]:
     """Plan units of clients of one model, objective and overrides, the costliest first.
 
     A unit holds about ``unit_size`` clients, a whole cohort at least, and more in a large round, so that the
-    number of units stays bounded. ``cohort``: clients that train side by side on the model of a key.
-    ``spread``: executors that shall all have work, and end together. Clients with fewer steps, or less than
-    a batch, come last among their likes, so that few cohorts are ragged.
+    number of units stays bounded. None: about 16, and at most as many that each of ``spread`` executors has work
+    and all end together. ``cohort``: clients that train side by side on the model of a key. Clients with fewer steps,
+    or less than a batch, come last among their likes, so that few cohorts are ragged.
     """
     groups: dict[tuple[str, str], list[WorkItem]] = {}
     for item in items:
@@ -39,9 +40,11 @@ def plan_units(
     for (model, _), group in groups.items():
         group.sort(key=lambda item: _cohort_order(item, task))
         size = cohort(model)
-        most = min(max(size, unit_size), math.ceil(len(items) / spread))
+        most = max(size, unit_size or _SIZE)
+        if unit_size is None:
+            most = min(most, math.ceil(len(items) / spread))
         parts = math.ceil(len(group) / (most * math.ceil(len(items) / (most * _MOST))))
-        if parts > spread // 2:
+        if unit_size is None and parts > spread // 2:
             parts = min(len(group), spread * math.ceil(parts / spread))
         units += in_parts(group, parts)
     units.sort(key=lambda unit: -pool[unit[0].model].cost.forward_macs * len(unit))

@@ -111,6 +111,14 @@ def test_a_check_passes_a_private_job_whose_clients_train_one_whole_model(
     assert run_in_process(private)["rounds"] == 1
 
 
+def test_a_check_tells_what_privacy_a_job_will_have(job_file: Path, tmp_path: Path) -> None:
+    config = job(job_file, **PRIVATE, dp_clip_norm=1.0)
+    told = [notice for notice in check(config, tmp_path / "check").notices if "epsilon" in notice]
+    summary = run_in_process(config)
+    header = json.loads((Path(summary["log_dir"]) / "header.json").read_text())
+    assert len(told) == 1 and told == [notice for notice in header["notices"] if "epsilon" in notice]
+
+
 def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_path: Path) -> None:
     notice = "clients train with learning rate 5e-05: learning_rate 1e-06 is below min_learning_rate; lower that too"
     assert notice in check(job(job_file, learning_rate=1e-6), tmp_path / "check").notices

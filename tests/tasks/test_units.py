@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,10 +30,10 @@ def task(sizes: np.ndarray) -> Task:
 @given(
     clients=st.integers(1, 300),
     cohort=st.sampled_from([1, 4, 16]),
-    unit_size=st.integers(1, 9),
+    unit_size=st.one_of(st.none(), st.integers(1, 9)),
     seed=st.integers(0, 5),
 )
-def test_every_client_is_in_one_unit_of_its_model(clients: int, cohort: int, unit_size: int, seed: int) -> None:
+def test_every_client_is_in_one_unit_of_its_model(clients: int, cohort: int, unit_size: int | None, seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 30, clients)
     items = [WorkItem(c, str(rng.choice(["small", "large"]))) for c in range(1, clients + 1)]
@@ -49,17 +50,24 @@ def test_every_client_is_in_one_unit_of_its_model(clients: int, cohort: int, uni
 def test_units_are_alike_and_end_together_on_two_or_four_executors() -> None:
     items = [WorkItem(client, "small") for client in range(1, 101)]
     sizes = np.full(100, 50)
-    for cohort, expected in ((16, {12, 13}), (1, {5}), (40, {25}), (200, {25})):
-        units = plan_units(items, POOL, task(sizes), lambda _, size=cohort: size, 5)
+    for cohort, expected in ((1, {12, 13}), (16, {12, 13}), (40, {25}), (200, {25})):
+        units = plan_units(items, POOL, task(sizes), lambda _, size=cohort: size, None)
         assert {len(unit) for unit in units} == expected and len(units) % 4 == 0
 
 
 def test_a_small_round_has_work_for_every_executor() -> None:
     items = [WorkItem(client, "small") for client in range(1, 13)]
     for cohort in (1, 16):
-        units = plan_units(items, POOL, task(np.full(12, 50)), lambda _, size=cohort: size, 16)
+        units = plan_units(items, POOL, task(np.full(12, 50)), lambda _, size=cohort: size, None)
         assert [len(unit) for unit in units] == [3, 3, 3, 3]
-    assert len(plan_units(items, POOL, task(np.full(12, 50)), lambda _: 16, 16, spread=1)) == 1
+    assert len(plan_units(items, POOL, task(np.full(12, 50)), lambda _: 16, None, spread=1)) == 1
+
+
+@pytest.mark.parametrize(("unit_size", "lengths"), [(12, [12]), (5, [4, 4, 4]), (1, [1] * 12)])
+def test_a_size_that_is_asked_for_holds_in_a_small_round(unit_size: int, lengths: list[int]) -> None:
+    items = [WorkItem(client, "small") for client in range(1, 13)]
+    units = plan_units(items, POOL, task(np.full(12, 50)), lambda _: 1, unit_size)
+    assert [len(unit) for unit in units] == lengths
 
 
 def test_a_large_round_has_larger_units_not_more() -> None:
