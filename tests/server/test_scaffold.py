@@ -83,7 +83,9 @@ def test_a_job_is_the_plain_algorithm(job_file: Path, tiny_femnist: Path, keys: 
     spec, state = done["models"]["global"]
     rounds = [entry["participants"] for entry in done["rounds"]]
     x, c, c_i = scaffold(spec, data, rounds, 0.02, 3, models.initial_state(spec, 1))
-    assert max(float((state[name] - x[name]).abs().max()) for name in x) < 1e-6
+    assert max(float((state[name] - x[name]).abs().max()) for name in x) < (
+        1e-6 if keys["cohort_size"] == 1 else 1e-5
+    )  # cohorts round differently
     plain = run(job_file, "plain", rounds=5, eval_interval=5, local_steps=3, control_variates=False)
     assert max(float((plain["models"]["global"][1][name] - x[name]).abs().max()) for name in x) > 1e-4
     folder = job_file.parent / "logs" / "job" / "logs"
