@@ -83,16 +83,15 @@ def test_a_job_is_the_plain_algorithm(job_file: Path, tiny_femnist: Path, keys: 
     spec, state = done["models"]["global"]
     rounds = [entry["participants"] for entry in done["rounds"]]
     x, c, c_i = scaffold(spec, data, rounds, 0.02, 3, models.initial_state(spec, 1))
-    assert max(float((state[name] - x[name]).abs().max()) for name in x) < (
-        1e-6 if keys["cohort_size"] == 1 else 1e-5
-    )  # cohorts round differently
+    rounding = 1e-6 if keys["cohort_size"] == 1 else 1e-5  # cohorts round differently
+    assert max(float((state[name] - x[name]).abs().max()) for name in x) < rounding
     plain = run(job_file, "plain", rounds=5, eval_interval=5, local_steps=3, control_variates=False)
     assert max(float((plain["models"]["global"][1][name] - x[name]).abs().max()) for name in x) > 1e-4
     folder = job_file.parent / "logs" / "job" / "logs"
     tensors, _ = read_tensors(folder / "checkpoints" / "checkpoint-000005.safetensors")
     for name in x:
         mean = tensors[f"tensor.variate/0/total/{name}"] / float(data.train_sizes.sum())
-        assert torch.allclose(mean, c[name], atol=1e-5), name
+        assert torch.allclose(mean, c[name], atol=10 * rounding), name  # changes over learning rate and steps
     for client in {client for clients in rounds for client in clients}:
         last = max(number for number, clients in enumerate(rounds, 1) if client in clients)
         mine, _ = read_tensors(folder / "variates" / "global" / f"{client}-{last:06d}.safetensors")
