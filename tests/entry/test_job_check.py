@@ -113,10 +113,10 @@ def test_a_check_passes_a_private_job_whose_clients_train_one_whole_model(
 
 def test_a_check_tells_what_privacy_a_job_will_have(job_file: Path, tmp_path: Path) -> None:
     config = job(job_file, **PRIVATE, dp_clip_norm=1.0)
-    told = [notice for notice in check(config, tmp_path / "check").notices if "epsilon" in notice]
+    notices = [notice for notice in check(config, tmp_path / "check").notices if "epsilon" in notice]
     summary = run_in_process(config)
     header = json.loads((Path(summary["log_dir"]) / "header.json").read_text())
-    assert len(told) == 1 and told == [notice for notice in header["notices"] if "epsilon" in notice]
+    assert len(notices) == 1 and notices == [notice for notice in header["notices"] if "epsilon" in notice]
 
 
 def test_a_learning_rate_that_fedscales_rule_raises_is_told(job_file: Path, tmp_path: Path) -> None:
