@@ -80,9 +80,8 @@ def page(samples: Samples, rounds: int, wall_s: float) -> str:
 
 `python -m evals.reliability.soak --work DIR --rounds {rounds}`, {datetime.date.today().isoformat()},
 {os.cpu_count()} cores of {model_name()}: FedTrans, 8 of 12 generated clients a round, 2 executors, a checkpoint after
-each round, an evaluation
-every tenth, {wall_s:.0f} s. MB that are the process's own (USS); the slope is fitted from round
-{int(rounds * SETTLED)} on.
+each round, an evaluation every tenth, {wall_s:.0f} s. MB that are the process's own (USS); the slope is fitted from
+round {int(rounds * SETTLED)} on.
 
 | process | round {int(rounds * SETTLED)} | the end | slope, MB per 100 rounds | RSS at the end |
 |---|---:|---:|---:|---:|

@@ -58,7 +58,7 @@ class JobKeys(BaseModel):
         None,
         gt=0,
         description="Deadline in seconds of `capacity_rule: deadline`. By default, it is the weakest client's time "
-        "for `capacity_model`. Unless that key is given, traffic is the method's own. The deadline bounds MACs, at the "
+        "for `capacity_model`. Unless you set that key, traffic is the method's own. The deadline bounds MACs, at the "
         "smallest model's bytes per MAC. If you give one, a notice tells of clients that take longer. It is "
         "refused if a client could not even train the smallest model in it.",
     )
@@ -67,7 +67,7 @@ class JobKeys(BaseModel):
         description="Model that the weakest device affords, a name or spec file. By default, it is the smallest "
         "that the method trains: `model`, its narrowest version, the smallest type, or what a search's page says. "
         "A baseline with a large `model` names the small one here: its devices are then those of the job beside "
-        "it. If given, each device's time counts the exchange of all of this model, whatever the method sends.",
+        "it. If you set it, each device's time counts the exchange of all of this model, whatever the method sends.",
     )
     initial_weights: str | None = Field(
         None,
