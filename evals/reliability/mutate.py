@@ -119,6 +119,8 @@ def tensors_rewritten(random: Random, section: bytes) -> bytes:
     try:
         (length,) = struct.unpack_from("<Q", section)
         header = json.loads(section[8 : 8 + length])
+        if not isinstance(header, dict | list):
+            raise ValueError("its header has no entries")
         _change_value(random, header)
         text = json.dumps(header).encode()
     except (struct.error, ValueError):  # an earlier change spoilt it

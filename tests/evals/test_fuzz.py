@@ -1,6 +1,7 @@
 """Twenty thousand hostile inputs; evals/reliability/fuzz.py has a million, and says what is looked for."""
 
 import logging
+import struct
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ from fedscale.cloud import commons
 from evals.reliability import fuzz
 from evals.reliability.corpus import Corpus, record
 from evals.reliability.decoders import Reader, attempt, readers
+from evals.reliability.mutate import tensors_rewritten
 from evals.reliability.server import served
 
 INPUTS = {"header and sections": 4000, "tensors": 4000, "registration": 4000, "result": 4000, "signature": 2000}
@@ -55,6 +57,11 @@ def test_the_running_service_does_not_break(corpus: Corpus, folder: Path) -> Non
         service.check()
         assert set(service.board.used) == {commons.CLIENT_TRAIN, commons.MODEL_TEST, "calibrate"}
         assert len(service.aggregator.refusals.counts()) > 8
+
+
+def test_a_section_whose_header_became_a_number_can_be_changed_further() -> None:
+    section = struct.pack("<Q", 5) + b"12345tensors"
+    assert tensors_rewritten(Random(1), section) == section[::-1]
 
 
 def test_a_finding_is_written_down_and_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
