@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from evals.benchmark import run
 from evals.benchmark.methods import ROWS, Row, rows_of
 from evals.benchmark.picture import picture
 from evals.benchmark.row import recorded, train_job
@@ -82,9 +81,10 @@ def _train(options: argparse.Namespace, results: Path) -> list[str]:
     for name in names:  # once, before workers need it
         BENCHMARK.prepared(name, folders["data"], folders["sources"])
     seeds = {name: options.seeds or TASKS[name].seeds for name in options.tasks}
+    rates = {name: options.rates or TASKS[name].rates for name in options.tasks}
     with Workers(options.workers) as pool:
         train = partial(train_job, folders=folders, results=results)
-        return train_rows(rows, seeds, options.rates, train, pool, options.workers, partial(print, flush=True))
+        return train_rows(rows, seeds, rates, train, pool, options.workers, partial(print, flush=True))
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -94,7 +94,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--method", help="an installed method of your own, instead of rows")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="job_conf keys of --method")
     parser.add_argument("--seeds", nargs="+", type=int, help="default: those of the task")
-    parser.add_argument("--rates", nargs="+", type=float, default=list(run.RATES), help="rates to choose from")
+    parser.add_argument("--rates", nargs="+", type=float, help="rates to choose from; default: those of the task")
     parser.add_argument(
         "--folder", type=Path, default=Path("data") / "benchmark", help="where data sets are imported to"
     )

@@ -16,8 +16,6 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.models.memory import training_memory
 
-RATES = (0.03, 0.1, 0.3)
-"""Learning rates, of which a job on a seed of its own chooses."""
 SHARES = (0.25, 0.5, 1.0)
 """Shares of the budget at which accuracies are compared."""
 JOB = Path(__file__).resolve().parent / "job.yml"

@@ -66,7 +66,7 @@ class _Plan:
 def train_rows(
     rows: Mapping[str, Row],
     seeds: Mapping[str, Sequence[int]],
-    rates: Sequence[float],
+    rates: Mapping[str, Sequence[float]],
     train: TrainJob,
     pool: Executor,
     workers: int,
@@ -77,22 +77,20 @@ def train_rows(
     Args:
         rows: Rows by label; a task leaves out those that it does not have.
         seeds: The seeds of each task.
-        rates: Learning rates to choose from, for each row and task. A single one is taken as it is.
+        rates: The learning rates of each task, from which each row chooses. A single one is taken as it is.
         train: What trains a job.
         pool: What runs it.
         workers: Jobs at a time.
         tell: Gets a line when a job has begun or ended.
 
     """
-    tried = list(rates) if len(rates) > 1 else []  # there is nothing to choose from a single one
-    known = {} if tried else dict.fromkeys(rates, math.nan)
     plans = [
-        _Plan(task, label, row, [*tried], list(seeds[task]), {**known})
+        _plan(task, label, row, rates[task], seeds[task])
         for task in seeds
         for label, row in rows.items()
         if label not in ROWS or not TASKS[task].rows or label in TASKS[task].rows
     ]
-    jobs = sum(len(tried) + len(plan.seeds) for plan in plans)
+    jobs = sum(len(plan.rates) + len(plan.seeds) for plan in plans)
     begun, failures = 0, []
     running: dict[Future[Outcome], tuple[_Plan, int, float]] = {}
     while True:
@@ -117,3 +115,10 @@ def train_rows(
             plan.ended(seed, rate, figures)
             aside = " (recorded before, so not trained now)" if was_recorded else ""
             tell(f"{plan.task}: {plan.label}, seed {seed}, learning rate {rate:g}: {figures[OWN]:.2f} %{aside}")
+
+
+def _plan(task: str, label: str, row: Row, rates: Sequence[float], seeds: Sequence[int]) -> _Plan:
+    """All jobs of a row on a task; of a single rate, there is nothing to choose."""
+    if len(rates) > 1:
+        return _Plan(task, label, row, list(rates), list(seeds))
+    return _Plan(task, label, row, [], list(seeds), dict.fromkeys(rates, math.nan))

@@ -24,6 +24,7 @@ class Task:
         seeds: Seeds of the table; the seed after the last one chooses learning rates.
         keys: job_conf keys of all its jobs.
         stages: job_conf keys of methods whose stages have a number of rounds, by method.
+        rates: Learning rates to choose from.
         tests: Tests of all clients in a job, at equal steps of the budget; a multiple of four.
         rows: Labels of the rows that it has; none: all.
         about: What its table needs to be read.
@@ -38,6 +39,7 @@ class Task:
     seeds: tuple[int, ...] = (1, 2, 3)
     keys: Mapping[str, Any] = field(default_factory=dict)
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rates: tuple[float, ...] = (0.03, 0.1, 0.3)
     tests: int = 12
     rows: tuple[str, ...] = ()
     about: str = ""
@@ -74,7 +76,7 @@ TASKS = {
                   keys={**_STEPS, "local_steps": 10, "public_samples": 110}, rows=_DATA_FREE, about=_CHARS),
     "mnist": Task("MNIST, moved digits", (1, FRAME, FRAME), 10, 100, 0.07e12, FRAMED,
                   keys={**_STEPS, "local_steps": 10, "public_samples": 200, "unit_size": 10, "cohort_size": 10},
-                  stages=_MNIST_STAGES, tests=4),
+                  stages=_MNIST_STAGES, rates=(0.1, 0.3), tests=4),
     "speech": Task("Speech Commands", (1, 49, 40), 35, 239, 2.0e12, keys={**_STEPS, "public_samples": 239}),
     "cifar10": Task("CIFAR-10", (3, 32, 32), 10, 100, 2.0e12, replace(USUAL, weakest="lenet_6k"),
                     keys={**_STEPS, "public_samples": 200}),

@@ -33,7 +33,7 @@ def benchmark(
             "--rate",
             metavar="R",
             help="Learning rate to try; repeatable. A single one is not tried first.",
-            show_default="0.03, 0.1, 0.3",
+            show_default="those of the task",
         ),
     ] = None,
     sources: Annotated[
@@ -56,9 +56,9 @@ def benchmark(
     """Train a method in the benchmark and show its row among the others.
 
     All methods have the same clients, devices and public samples, and an equal budget of training MACs. The method
-    takes the best of three learning rates, tried on a separate seed. A shipped method runs with the settings of its
-    row; with --set it becomes a row of yours. The same command continues a stopped one: finished jobs do not run again,
-    nor do recorded ones.
+    takes the best of the task's learning rates, tried on a separate seed. A shipped method runs with the settings of
+    its row; with --set it becomes a row of yours. The same command continues a stopped one: finished jobs do not run
+    again, nor do recorded ones.
 
     Without a method, the command shows the recorded rows.
 

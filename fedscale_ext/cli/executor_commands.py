@@ -1,5 +1,6 @@
 """``fedscale executor``: processes that work for a job which runs already."""
 
+import os
 import re
 import sys
 from typing import Annotated
@@ -66,6 +67,7 @@ def join(
     from fedscale_ext.entry.parent_pipe import exit_with_parent
 
     exit_with_parent()  # before the imports of seconds
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it tells of a refused connection stands in our sentence
     from fedscale_ext.entry import join as joining
 
     options = {"tls_ca": tls_ca, "tls_executor_cert": tls_cert, "tls_executor_key": tls_key}

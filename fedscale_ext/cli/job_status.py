@@ -1,6 +1,5 @@
 """What ``fedscale driver status`` tells of jobs: a row each, or all facts of one."""
 
-import shlex
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -67,11 +66,8 @@ def _executors(job: "Job") -> dict[str, str]:
             rate = line["clients_done"] / max(line["busy_s"], 1e-3)
             words += f"; {line['units_done']:,} units in {line['busy_s']:.1f} s, {rate:.3g} clients/s"
         facts[f"executor {line['executor']}"] = words
-    arguments = dict(word[2:].split("=", 1) for word in job.argv if word.startswith("--") and "=" in word)
-    if {"ps_ip", "ps_port", "token_file"} <= arguments.keys():
-        host = f"[{arguments['ps_ip']}]" if ":" in arguments["ps_ip"] else arguments["ps_ip"]
-        token = shlex.quote(arguments["token_file"])
-        facts["more join by"] = f"fedscale executor join {host}:{arguments['ps_port']} --token-file {token}"
+    if (command := job.join_command()) is not None:
+        facts["more join by"] = command
     return facts
 
 

@@ -24,6 +24,20 @@ def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSe
     return open_data_set(**data_arguments(config), progress=progress)
 
 
+def local_digest(config: JobConfig) -> str | None:
+    """Return the digest of the job's data on this machine; None where ``data_dir`` holds no data set.
+
+    Raises:
+        UserError: If there is a data set, but a broken one.
+
+    """
+    try:
+        data_folder(config.fedscale.data_dir)
+    except UserError:
+        return None
+    return open_job_data(config).digest
+
+
 def open_recorded_data(echo: Mapping[str, Any]) -> DataSet:
     """Open the clients' data set of a finished job, as the job did.
 
@@ -64,6 +78,19 @@ def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> N
             f"data_dir {config.fedscale.data_dir} holds other samples or clients than when {when}: put these back, or "
             "start anew without --resume"
         )
+
+
+def source_notice(config: JobConfig, executors: int, local_digest: str | None) -> str | None:
+    """Return a notice about a job without ``executors`` of its own whose data are on other machines; None for others.
+
+    ``local_digest`` is the digest of the data on this machine, if there are any.
+    """
+    if executors or local_digest is not None:
+        return None
+    return (
+        f"this machine has no data set in {config.fedscale.data_dir}: the job's data are those of the executor that "
+        "joined first"
+    )
 
 
 def split_notice(config: JobConfig, test_source: str) -> str | None:

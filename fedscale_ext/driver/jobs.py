@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import time
@@ -86,6 +87,14 @@ class Job:
         if new:
             self.notices.append(sentence)
         return new
+
+    def join_command(self) -> str | None:
+        """Return the command by which a process joins the job; None for a job that names no file of its token."""
+        keys = dict(word[2:].split("=", 1) for word in self.argv if word.startswith("--") and "=" in word)
+        if not {"ps_ip", "ps_port", "token_file"} <= keys.keys():
+            return None
+        host = f"[{keys['ps_ip']}]" if ":" in keys["ps_ip"] else keys["ps_ip"]
+        return f"fedscale executor join {host}:{keys['ps_port']} --token-file {shlex.quote(keys['token_file'])}"
 
     def complete(self, rounds: int) -> bool:
         """Tell whether the job finished with exactly ``rounds`` rounds, or was asked for them and stopped early."""

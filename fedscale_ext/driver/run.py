@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -92,9 +93,11 @@ def start(
         token = jobs.folder(name) / "token"
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
+        else:  # `driver status` prints it, in whatever folder it is typed
+            keys["token_file"] = str(Path(config.job.token_file).expanduser().absolute())
         ranks = preparation.commands(config, **keys)
         if crew is not None:
-            ranks[crew.name] = crew.command(asked, port, str(keys.get("token_file", config.job.token_file)))
+            ranks[crew.name] = crew.command(asked, port, keys["token_file"])
         job = jobs.Job(name, config.origin(), log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
         try:
             preparation.make_log_dir(job)
@@ -103,6 +106,8 @@ def start(
                 drop_restarts(job.log_dir)
             if shell:
                 display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
+            if ranks.keys() == {AGGREGATOR}:
+                display.notice(f"the job has no executors; any process joins by: {job.join_command()}")
             with jobs.open_log(name, "a" if again else "w") as log:
                 run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
                 if crew is not None:

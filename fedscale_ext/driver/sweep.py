@@ -82,7 +82,12 @@ def start(
         for record in resumed.finished:
             state = states[record.name]
             state.status, state.accuracy, state.notices = "finished", record.accuracy, record.notices
-        verdicts = check_jobs(configs, out, err, resumed) if way.here else {}  # else each checks its hosts
+        try:
+            verdicts = check_jobs(configs, out, err, resumed) if way.here else {}  # else each checks its hosts
+        except KeyboardInterrupt:
+            err.print("[red]fedscale:[/] the sweep was stopped while its jobs were checked: none was started",
+                      highlight=False, soft_wrap=True)  # fmt: skip
+            return 130
         refuse_faults(verdicts, resume)
         sweeps.write_conf(name, file.content)
         left_out = sweeps.left_out(points, before)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from fedscale_ext.config.job_config import JobConfig, from_argv, make_config
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.job_data import open_job_data
+from fedscale_ext.data.job_data import local_digest
 from fedscale_ext.entry.launch import executor_class, prepare_process
 from fedscale_ext.transport.joining import Offer, request_offer
 from fedscale_ext.transport.signing import JOINING
@@ -68,10 +70,10 @@ def join(options: JoinOptions, wait_s: float, say: Callable[[str], None]) -> Non
     config = configuration(offer, options, wait_s)
     method: Any = method_class(config.job.method)
     offer.check_code(code_digest(method), config.job.method)
-    device = device_of(config.fedscale)
+    device = _device(config)
     address = f"{options.host}:{options.port}"
     say(f"job {offer.job} at {address} takes this process as executor {offer.executor}; data are read")
-    offer.check_data(open_job_data(config).digest, config.fedscale.data_dir)
+    offer.check_data(_data_digest(config), config.fedscale.data_dir)
     prepare_process(config)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     executor, log = make_executor(config)
@@ -106,6 +108,27 @@ def configuration(offer: Offer, options: JoinOptions, wait_s: float) -> JobConfi
     if options.gpu is not None and not config.fedscale.use_cuda:
         raise UserError(f"job {offer.job} trains on CPUs, since its use_cuda is False: leave --gpu out")
     return config
+
+
+def _device(config: JobConfig) -> torch.device:
+    """Where this process trains; UserError for a GPU that the job needs and this machine lacks."""
+    try:
+        return device_of(config.fedscale)
+    except UserError:
+        job, gpus = config.fedscale.job_name, torch.cuda.device_count()
+        here = f"has only {gpus}: correct --gpu" if gpus else "has none that torch finds: join from one with a GPU"
+        raise UserError(f"job {job} trains on GPUs (its use_cuda is True), and this machine {here}") from None
+
+
+def _data_digest(config: JobConfig) -> str:
+    """Open the job's data on this machine and return their digest; UserError where they are missing."""
+    digest = local_digest(config)
+    if digest is None:
+        raise UserError(
+            f"{config.fedscale.data_dir} holds no data set on this machine: copy the data of job "
+            f"{config.fedscale.job_name} there, or name their copy with --data-dir"
+        )
+    return digest
 
 
 def make_executor(config: JobConfig) -> tuple[Any, str]:

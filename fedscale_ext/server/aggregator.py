@@ -16,7 +16,7 @@ from overrides import overrides
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
-from fedscale_ext.data.job_data import public_notice
+from fedscale_ext.data.job_data import public_notice, source_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.metrics.chain import MEASURED, MODELS
@@ -55,7 +55,10 @@ class MultiModelAggregator(MethodHooks):
         try:
             self.setup_env()
             self.init_control_communication()
-            self.prepare(self.wait_for_executors())
+            info = self.wait_for_executors()
+            if (source := source_notice(self.config, len(self.executors), self.local_digest)) is not None:
+                self.notice(source)
+            self.prepare(info)
             done = self._begin()
             stopped = self._over_before_it_began()
             self._wall_from = time.monotonic()
@@ -191,7 +194,7 @@ class MultiModelAggregator(MethodHooks):
         self.history = self.records.begin(done, marks)
         self.spent_macs = sum(record.training_macs for record in self.history)
         self.checkpoints.drop_after(done)
-        executors, rounds = len(self.executors), self.last_round()
+        executors, rounds = len(self.executors) or len(self.infos), self.last_round()
         self.emit(ready_event(self.config, self.data_info, self.population, executors, rounds, self.log_dir))
         if self.wandb is not None:
             self.notice(f"Weights & Biases has this job at {self.wandb.where}")

@@ -22,14 +22,15 @@ from fedscale_ext.config.job_config import JobConfig, shared_argv
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.failures import LONGEST
-from fedscale_ext.core.types import State
+from fedscale_ext.data.job_data import local_digest
 from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
+from fedscale_ext.server.encoded_models import EncodedModels, SentModels
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, WORKER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
-from fedscale_ext.transport.board import Board, BoardTimeout
+from fedscale_ext.transport.board import Board, BoardTimeout, NoExecutors
 from fedscale_ext.transport.executor_link import ALIVE, LEAVE
 from fedscale_ext.transport.joining import JOIN, wanted_number, write_offer
 from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
@@ -45,41 +46,7 @@ _ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
 _MOST_EXECUTORS = 1024  # at once
 _ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
-
-
-class EncodedModels:
-    """Serialises the models of ``pool`` on demand, and keeps what it serialised for the next executor."""
-
-    def __init__(self, pool: ModelPool) -> None:
-        self._pool = pool
-        self._sections: dict[str, tuple[State, bytes]] = {}  # by key: the state that was serialised, and its section
-
-    def section(self, key: str) -> bytes:
-        """The state of the model of a key; that of a transient model is not kept."""
-        model = self._pool[key]
-        if model.transient:
-            return wire.tensors_to_bytes(model.state)
-        state, section = self._sections.get(key, (None, b""))
-        if state is not model.state:  # states are replaced, never written to
-            section = wire.tensors_to_bytes(model.state)
-            self._sections[key] = model.state, section
-        return section
-
-
-class _Sent:
-    """The states that a process surely has: those of units that it has done. A reply may have been lost."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.offered: dict[str, int] = {}  # with the unit that it holds: model key -> version
-        self._versions: dict[str, int] = {}
-
-    def holds(self, worker: Worker, key: str, version: int) -> bool:
-        return worker == self.worker and self._versions.get(key) == version
-
-    def confirm(self, worker: Worker) -> None:
-        if worker == self.worker:
-            self._versions.update(self.offered)
+_NONE_LEFT = "the executors' log says why; raise replacement_s if others may come later"
 
 
 class Coordinator(NoPickle, Aggregator):
@@ -107,7 +74,7 @@ class Coordinator(NoPickle, Aggregator):
         self.incarnation = secrets.token_hex(8)
         self.infos: dict[str, ExecutorInfo] = {}
         self._agreed: ExecutorInfo | None = None
-        self._sent: dict[str, _Sent] = {}
+        self._sent: dict[str, SentModels] = {}
         self._farewells: set[str] = set()
         self._changed = threading.Condition()
         self._last_number = 0  # of an executor that joined
@@ -115,6 +82,8 @@ class Coordinator(NoPickle, Aggregator):
         self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
+        #: digest of the job's data on this machine; None where it has none, or the job's executors are its own
+        self.local_digest: str | None = None
         self.farewell_s = _FAREWELL_S
 
     @overrides
@@ -125,6 +94,8 @@ class Coordinator(NoPickle, Aggregator):
     def init_control_communication(self) -> None:
         """Open the port; every executor may wait in a ping at once, those that join later, too."""
         self.executors = list(range(self.args.num_executors))
+        if not self.executors:  # those that join must have the data that this machine has
+            self.local_digest = local_digest(self.config)
         endpoint.check_reach(self.config)
         joining = endpoint.joining_signer(self.config)
         gate = Gate(endpoint.signer(self.config), joining, self.config.job.message_window_s)
@@ -155,8 +126,9 @@ class Coordinator(NoPickle, Aggregator):
                 if left <= 0 or not self._changed.wait(left):
                     if not self.executors:
                         raise UserError(
-                            f"no executor joined within {self.config.job.register_timeout_s:g} s: raise "
-                            "register_timeout_s, or give the job executors of its own in worker_ips"
+                            f"no executor joined within {self.config.job.register_timeout_s:g} s"
+                            f"{self.refusals.in_words()}: raise register_timeout_s, or give the job executors of its "
+                            "own in worker_ips"
                         )
                     raise UserError(
                         f"only {len(self.infos)} of {expected} executors registered within "
@@ -187,7 +159,8 @@ class Coordinator(NoPickle, Aggregator):
                 self.attendance.tell()
                 yield result
         except BoardTimeout as error:
-            raise UserError(f"round {self.round}: {error}; {_ADVICE}") from None
+            advice = _NONE_LEFT if isinstance(error, NoExecutors) else _ADVICE
+            raise UserError(f"round {self.round}: {error}; {advice}") from None
 
     def make_unit(
         self,
@@ -216,7 +189,8 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "not a registration", str(error))
         if re.fullmatch(r"[1-9][0-9]{0,9}", request.executor_id) is None:
             return self._reject(context, "not the number of an executor")
-        if self._agreed is not None and not info.same_data(self._agreed):
+        other = self._agreed is not None and not info.same_data(self._agreed)
+        if other or self.local_digest not in (None, info.digest):
             return self._reject(context, "other data", "make data_dir hold the same files")
         worker = Worker(request.executor_id, request.client_id)
         present = self.board.here
@@ -228,7 +202,7 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "executor number taken", str(error))
         with self._changed:
             if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
-                self._sent[worker.executor] = _Sent(worker)
+                self._sent[worker.executor] = SentModels(worker)
             first = next(iter(self.infos.values()), info)
             if info.same_data(first):  # so that what is said of the clients is held once
                 info = replace(first, device=info.device, device_name=info.device_name, host=info.host,
@@ -256,7 +230,7 @@ class Coordinator(NoPickle, Aggregator):
                 while str(number) in self.infos or number in self._requested:
                     number += 1
                 self._last_number = number
-        data = self._agreed.digest if self._agreed is not None else None
+        data = self._agreed.digest if self._agreed is not None else self.local_digest
         offer = write_offer(number, self.config.fedscale.job_name, shared_argv(self.config), self.code, data)
         return job_api_pb2.ServerResponse(event=JOIN, data=offer)
 

@@ -13,6 +13,10 @@ class BoardTimeout(Exception):
     """Raised when no unit was finished within the limit; the message says what is missing."""
 
 
+class NoExecutors(BoardTimeout):
+    """Raised when no executor was present for ``replacement_s`` while units were missing."""
+
+
 def _always() -> bool:
     return True
 
@@ -54,7 +58,8 @@ class Board:
             The result of each unit; a unit_retries.Dropped for one that was given up.
 
         Raises:
-            BoardTimeout: If no unit was finished for ``timeout_s``, or no executor was present for ``replacement_s``.
+            BoardTimeout: If no unit was finished for ``timeout_s``.
+            NoExecutors: If no executor was present for ``replacement_s``.
 
         """
         with self._changed:
@@ -83,7 +88,7 @@ class Board:
                 if self._tracker.settled > seen or self._alone is not None:
                     seen, deadline = self._tracker.settled, now + timeout_s
                 if self._alone is not None and now >= self._alone + self._replacement_s:
-                    raise BoardTimeout(self._alone_in_words(missing))
+                    raise NoExecutors(self._alone_in_words(missing))
                 if now >= deadline:
                     raise BoardTimeout(self._awaited(timeout_s, missing))
                 if unit not in self._tracker.results:

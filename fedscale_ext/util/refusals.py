@@ -29,6 +29,11 @@ class Refusals:
             self._next_line[reason] = now + _PAUSE_S
         logging.warning(f"refused a message: {reason}{f' ({detail[:200]!r})' if detail else ''}; {count} so far")
 
+    def in_words(self) -> str:
+        """Return an aside that names the reasons; empty if no message was refused."""
+        counts = self.counts()
+        return f" (messages were refused: {'; '.join(counts)})" if counts else ""
+
     def counts(self) -> dict[str, int]:
         """Return the number of messages by reason, in the order of the reasons' names."""
         with self._lock:

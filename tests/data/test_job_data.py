@@ -8,7 +8,7 @@ import pytest
 
 from evals.paper.data import data_set
 from fedscale_ext.config.job_config import load_config, with_values
-from fedscale_ext.data.job_data import open_job_data, open_recorded_data
+from fedscale_ext.data.job_data import local_digest, open_job_data, open_recorded_data, source_notice
 from fedscale_ext.data.public_draw import PublicDraw
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.entry.in_process import run_in_process
@@ -77,6 +77,21 @@ def test_a_job_without_public_data_says_nothing_of_them(job_file: Path) -> None:
     folder, said = run(job_file, "plain")
     assert not [message for message in said if "public" in message]
     assert "public_samples" not in json.loads((folder / "summary.json").read_text())["data"]
+
+
+def test_the_digest_of_the_data_on_this_machine(job_file: Path, tmp_path: Path) -> None:
+    assert local_digest(load_config(job_file)) == opened(job_file).digest
+    (tmp_path / "empty").mkdir()
+    for folder in ("none", "empty"):
+        assert local_digest(load_config(job_file, [f"data_dir={tmp_path / folder}"])) is None
+
+
+def test_a_notice_tells_whose_data_a_job_has_that_has_none_here(job_file: Path) -> None:
+    config = load_config(job_file, ["data_dir=nowhere"])
+    sentence = source_notice(config, 0, None)
+    assert sentence is not None and "no data set in nowhere: the job's data are those of the executor" in sentence
+    assert source_notice(config, 0, "d") is None
+    assert source_notice(config, 1, None) is None
 
 
 @pytest.mark.parametrize("keys", [{}, {"public_samples": 12, "data_seed": 3}])

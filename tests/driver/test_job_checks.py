@@ -91,6 +91,14 @@ def test_an_interrupt_ends_the_check(call, state, write_conf, fake_check, monkey
     assert call("driver", "check", write_conf())[0] == 130
 
 
+def test_a_sweep_that_is_interrupted_in_its_check_says_so(call, state, write_conf, fake_check, monkeypatch):
+    monkeypatch.setenv("FAKE_CHECK", "wait")
+    monkeypatch.setattr(check, "_take", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    code, out, err = call("driver", "start", write_conf(), "--seeds", "0-1")
+    assert (code, out) == (130, "") and sweeps.names() == []
+    assert err == "fedscale: the sweep was stopped while its jobs were checked: none was started\n"
+
+
 def test_a_picture_says_which_job_is_checked():
     display = check._Display(console(), console(stderr=True), 2)
     events = {}

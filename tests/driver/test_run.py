@@ -12,8 +12,9 @@ import pytest
 
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.driver import jobs, processes
+from fedscale_ext.util.token import new_token
 
-from .conftest import done, heard, processes_of, wait_until
+from .conftest import ROOT, done, heard, processes_of, wait_until
 
 
 def record(state):
@@ -60,6 +61,18 @@ def test_executors_get_their_gpu_and_the_job_its_place(fedscale, state, write_co
     assert f"--log_path={tmp_path}/out" in argv
     assert any(word.startswith("--time_stamp=") for word in argv)
     assert not any(word.startswith("--resume") for word in argv)
+
+
+def test_a_job_without_executors_says_how_to_join_it(fedscale, state, write_conf, tmp_path):
+    new_token(ROOT / "token-of-a-test")
+    try:
+        words = [write_conf(worker_ips=[]), "--set", "token_file=token-of-a-test"]
+        err = done(fedscale("driver", "start", *words, FAKE_AGGREGATOR="die"))[2]
+    finally:
+        (ROOT / "token-of-a-test").unlink()
+    said = err.splitlines()[0]  # the token's file is found from any folder
+    assert said.startswith("note: the job has no executors; any process joins by: fedscale executor join 127.0.0.1:")
+    assert said.endswith(f" --token-file {ROOT / 'token-of-a-test'}")
 
 
 @pytest.mark.parametrize(

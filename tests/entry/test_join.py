@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from aggregator_service import configuration as job_configuration
 from aggregator_service import connection, registration, serving
 
 from fedscale_ext.cli import executor_commands, main
 from fedscale_ext.config.job_config import make_config, shared_argv, with_values
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.entry.join import JoinOptions, configuration, join, make_executor
+from fedscale_ext.entry.join import JoinOptions, _device, configuration, join, make_executor
 from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.transport.joining import Offer
 
@@ -54,6 +55,18 @@ def test_a_gpu_is_for_jobs_that_use_one() -> None:
     assert configuration(offered("--use_cuda=True"), options, 5.0).fedscale.cuda_device == "cuda:2"
     with pytest.raises(UserError, match="trains on CPUs, since its use_cuda is False: leave --gpu out"):
         configuration(offered(), options, 5.0)
+
+
+def test_a_process_without_a_gpu_that_the_job_needs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration(offered("--use_cuda=True"), JoinOptions("10.0.0.1", 4711, "/logs", gpu=2), 5.0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UserError, match=r"tiny trains on GPUs .* this machine has none that torch finds: join from"):
+        _device(config)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match=r"job tiny trains on GPUs .* this machine has only 2: correct --gpu"):
+        _device(config)
 
 
 def test_settings_arrive_as_the_job_has_them(job_file: Path) -> None:
@@ -110,7 +123,7 @@ def test_each_reason_not_to_begin_is_one_sentence_and_exit_code_2(
     said = refused(command(service), monkeypatch, capfd)
     assert said.startswith(f"fedscale: {service.config.fedscale.data_dir} holds other samples or clients than the data")
     said = refused(command(service, "--data-dir", str(tmp_path / "none")), monkeypatch, capfd)
-    assert str(tmp_path / "none") in said
+    assert f"{tmp_path / 'none'} holds no data set on this machine: copy the data of job tiny there" in said
     said = refused(command(service, "--gpu", "0"), monkeypatch, capfd)
     assert said.endswith("leave --gpu out")
     said = refused(command(service, "--token-file", str(tmp_path / "none")), monkeypatch, capfd)

@@ -23,7 +23,7 @@ def trained(
 
     messages: list[str] = []
     with ThreadPoolExecutor(workers) as pool:
-        failures = train_rows(ROWS, {"har": [1, 2]}, rates, train, pool, workers, messages.append)
+        failures = train_rows(ROWS, {"har": [1, 2]}, {"har": rates}, train, pool, workers, messages.append)
     return begun, failures, messages
 
 
@@ -75,6 +75,6 @@ def test_a_task_with_rows_of_its_own_has_these_and_anybodys() -> None:
 
     messages: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        train_rows(rows, {"har": [1], "chars": [1]}, [0.1], train, pool, 1, messages.append)
+        train_rows(rows, {"har": [1], "chars": [1]}, {"har": [0.1], "chars": [0.1]}, train, pool, 1, messages.append)
     assert begun == [("har", label) for label in rows] + [("chars", "FedProto"), ("chars", "mine")]
     assert messages[0].endswith("job 1 of 5")

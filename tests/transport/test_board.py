@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fedscale_ext.transport.board import Board, BoardTimeout
+from fedscale_ext.transport.board import Board, BoardTimeout, NoExecutors
 from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
 from fedscale_ext.transport.unit_retries import Assignment, Dropped, Unit, UnitTracker, fault_summary
 
@@ -142,7 +142,7 @@ def test_a_call_that_shows_life_may_end_after_its_process_has_left() -> None:
 def test_a_job_that_all_executors_have_left_names_that() -> None:
     board = Timed(A, replacement_s=0.0)
     board.leave(A)
-    with pytest.raises(BoardTimeout, match="no executor is left to do them: all have left, and none came back"):
+    with pytest.raises(NoExecutors, match="no executor is left to do them: all have left, and none came back"):
         list(board.run([unit(1)], 5.0))
 
 
@@ -299,7 +299,7 @@ def test_with_nobody_left_the_wait_for_a_replacement_is_bounded_and_names_them()
     board.after(40.0)
     board.after(99.0)
     board.clock.now += 1.0
-    with pytest.raises(BoardTimeout) as raised:
+    with pytest.raises(NoExecutors) as raised:
         board._await(1, {1}, 10.0)  # far less than the wait for a replacement: it counts while somebody works
     assert str(raised.value) == (
         "1 work units are missing and no executor is left to do them: executor 1 was last heard of 140 s ago, "

@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 import torch
@@ -136,13 +137,46 @@ def test_nobody_joins_before_the_jobs_own_executors_are_there(
 
 
 def test_a_job_without_executors_of_its_own_takes_the_first_at_once(job_file: Path) -> None:
-    config = configuration(job_file, "num_executors=0")
+    config = configuration(job_file, "num_executors=0", "data_dir=nowhere")
     with serving(config) as service:
         first = request_offer(asking(config), 10.0)
         assert (first.executor, first.data) == (1, None)
         with connection(config, 1) as stub:
             stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
         assert service.wait_for_executors().digest == "d"
+
+
+def test_executors_that_join_must_have_the_data_of_the_aggregators_machine(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedscale_ext.server.grpc_server.local_digest", lambda config: "e")
+    config = configuration(job_file, "num_executors=0")
+    with serving(config) as service:
+        first = request_offer(asking(config), 10.0)
+        assert first.data == "e"
+        with pytest.raises(UserError, match="here holds other samples or clients"):
+            first.check_data("d", "here")
+        with connection(config, 1) as stub:
+            with pytest.raises(grpc.RpcError, match="make data_dir hold the same files"):
+                stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
+            stub.CLIENT_REGISTER(registration("1", digest="e"), wait_for_ready=True, timeout=10.0)
+        assert service.wait_for_executors().digest == "e"
+
+
+def test_a_job_with_executors_does_not_open_the_data(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscale_ext.server.grpc_server.local_digest", lambda config: pytest.fail("opened"))
+    with serving(configuration(job_file)) as service:
+        assert service.local_digest is None
+
+
+def test_a_job_that_only_strangers_asked_to_join_names_why_they_were_refused(job_file: Path, tmp_path: Path) -> None:
+    config = configuration(job_file, "num_executors=0", "register_timeout_s=0.05")
+    with serving(config) as service:
+        with pytest.raises(UserError, match="do not accept each other"):
+            request_offer(asking(config, token_file=str(new_token(tmp_path / "other"))), 10.0)
+        sentence = r"joined within 0.05 s \(messages were refused: signed with another token\): raise"
+        with pytest.raises(UserError, match=sentence):
+            service.wait_for_executors()
 
 
 def test_a_number_is_given_to_who_asks_for_it_unless_another_one_has_it(job_file: Path) -> None:

@@ -5,6 +5,14 @@ import pytest
 from fedscale_ext.util.refusals import Refusals
 
 
+def test_reasons_in_words() -> None:
+    refusals = Refusals()
+    assert refusals.in_words() == ""
+    for reason in ("too old", "unsigned", "too old"):
+        refusals.note(reason)
+    assert refusals.in_words() == " (messages were refused: too old; unsigned)"
+
+
 def test_each_is_counted_and_few_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     refusals = Refusals(lambda: now[0])
