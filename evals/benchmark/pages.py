@@ -35,7 +35,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **worst tenth %**: own % of the tenth of the clients with the lowest accuracy.
 - **at 25 %, at 50 %**: own % at the first test after a quarter and half of the budget.
 - **rank**: mean over seeds, with Student's 95 % interval; 1 is best. It takes three seeds, if any method has them.
-- **rate**: the learning rate; on UCI HAR and MNIST the best of three.
+- **rate**: the learning rate; on UCI HAR the best of three, on MNIST of two.
 - **(n beyond)**: n of the clients train more than their devices afford.
 - **TMACs**: multiply-accumulates of all clients' training.
 - **MB up, MB down**: what all clients sent and received.

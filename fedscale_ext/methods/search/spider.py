@@ -77,7 +77,7 @@ class SpiderParams:
 
     Attributes:
         lambda_local: Weight of the pull of a client's local weights to the global ones: (lambda / 2) |w_local -
-            w_global|^2.
+            w_global|^2. The job's ``prox_mu`` does not reach local networks.
         proj_start: First round in which local networks shrink.
         proj_recovery: Rounds from one shrinking to the next.
         shrink: ``layer`` keeps the operator of a layer without which most accuracy is lost (public code). ``operator``
