@@ -18,7 +18,7 @@ from pathlib import Path
 from evals.benchmark.methods import ROWS, Row, rows_of
 from evals.benchmark.picture import picture
 from evals.benchmark.row import recorded, train_job
-from evals.benchmark.schedule import train_rows
+from evals.benchmark.schedule import has_row, train_rows
 from evals.benchmark.standing import entries
 from evals.benchmark.table import accuracy_cells
 from evals.benchmark.tasks import BENCHMARK, PARTITION, TASKS
@@ -68,6 +68,7 @@ def _train(options: argparse.Namespace, results: Path) -> list[str]:
     rows: Mapping[str, Row] = {label: ROWS[label] for label in options.rows}
     if options.method is not None:
         rows = rows_of(options.method, options.set)
+    _check(options, rows)
     names = [PARTITION.get(name, name) for name in options.tasks]
     folders = {
         "data": options.folder.absolute(),
@@ -85,6 +86,19 @@ def _train(options: argparse.Namespace, results: Path) -> list[str]:
     with Workers(options.workers) as pool:
         train = partial(train_job, folders=folders, results=results)
         return train_rows(rows, seeds, rates, train, pool, options.workers, partial(print, flush=True))
+
+
+def _check(options: argparse.Namespace, rows: Mapping[str, Row]) -> None:
+    """Raise UserError for seeds that a task does not have, and for a task that has none of the rows."""
+    for name in options.tasks:
+        task = TASKS[name]
+        if strange := sorted(set(options.seeds or ()) - set(task.seeds)):
+            raise UserError(
+                f"seed {strange[0]} is none of {name}'s table: its seeds are 1 to {len(task.seeds)}, and the next one "
+                "chooses learning rates"
+            )
+        if not any(has_row(task, label) for label in rows):
+            raise UserError(f"{name} has no row of {', '.join(rows)}: its rows are {', '.join(task.rows)}")
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from evals.benchmark.methods import ROWS, Row
 from evals.benchmark.row import NoResult, Outcome
 from evals.benchmark.standing import OWN
-from evals.benchmark.tasks import TASKS
+from evals.benchmark.tasks import TASKS, Task
 
 TrainJob = Callable[[str, str, Row, int, float], Outcome]
 """Trains a job of (task, label, row, seed, learning rate) and returns its outcome; NoResult if it cannot."""
@@ -63,6 +63,11 @@ class _Plan:
         return True
 
 
+def has_row(task: Task, label: str) -> bool:
+    """Return whether a task has the row of a label; it has every row of a user's."""
+    return label not in ROWS or not task.rows or label in task.rows
+
+
 def train_rows(
     rows: Mapping[str, Row],
     seeds: Mapping[str, Sequence[int]],
@@ -88,7 +93,7 @@ def train_rows(
         _plan(task, label, row, rates[task], seeds[task])
         for task in seeds
         for label, row in rows.items()
-        if label not in ROWS or not TASKS[task].rows or label in TASKS[task].rows
+        if has_row(TASKS[task], label)
     ]
     jobs = sum(len(plan.rates) + len(plan.seeds) for plan in plans)
     begun, failures = 0, []

@@ -20,7 +20,9 @@ def benchmark(
         list[str] | None,
         typer.Option("--tasks", metavar="TASK", help="A task of the benchmark; repeatable.", show_default="har"),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="Seeds: 1 to N.", min=1, max=5)] = 3,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", help="Seeds: 1 to N; only har has more than 3.", min=1, max=5)
+    ] = 3,
     settings: Annotated[
         list[str] | None,
         typer.Option(

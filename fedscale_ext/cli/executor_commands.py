@@ -37,7 +37,13 @@ def join(
     ] = None,
     number: Annotated[
         int | None,
-        typer.Option("--number", metavar="N", min=1, help="Replace executor N.", show_default="a new number"),
+        typer.Option(
+            "--number",
+            metavar="N",
+            min=1,
+            help="Ask for number N, and replace who had asked for it.",
+            show_default="a new number",
+        ),
     ] = None,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="Time limit for the aggregator's first answer.")

@@ -44,8 +44,8 @@ Entries = Annotated[Path, typer.Option("--entries", metavar="DIR", help="Folder 
 def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries = _FOLDER) -> None:
     """Show FedScale's leaderboard, with your entries and this machine's finished jobs among its rows.
 
-    Accuracy is over all test samples, as in FedScale, with its standard deviation over seeds. The benchmark's best
-    rows follow.
+    Accuracy is over all test samples, as in FedScale, with its standard deviation over seeds. In a checkout, without
+    --data-set, the benchmark's best rows follow.
 
     Example: fedscale leaderboard --data-set femnist
     """

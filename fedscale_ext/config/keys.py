@@ -160,8 +160,8 @@ class JobKeys(BaseModel):
     prox_mu: float = Field(
         0.0,
         ge=0,
-        description="Weight of a FedProx term in the clients' objective. `fedprox`, `fedtrans` and `hypemefed` have keys "
-        "of their own for it.",
+        description="Weight of a FedProx term in the clients' objective. `fedprox`, `fedtrans` and `hypemefed` have "
+        "keys of their own for it.",
     )
     control_variates: bool = Field(
         False,

@@ -34,6 +34,7 @@ from fedscale_ext.util.package import PACKAGE
 _MODULE = "fedscale_ext.entry.job_check"
 _NAME = "check"  # of the process
 _LATER = "data, devices and models are checked when the job starts"
+_JOINING = f"the data are on machines that join: {_LATER}"
 _SETUP = f"setup_commands may bring what is missing: {_LATER}"
 #: keys that name files or folders which a setup command may bring, and what they may say instead
 _FILES = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "public_dir", "initial_weights")
@@ -113,7 +114,7 @@ def _order(config: JobConfig, run: Path | None, finished: bool) -> dict[str, Any
     """What the process of the check is to do for a job, which resumes ``run`` if that is not None."""
     gpu = max((index for _, index in executor_slots(config)), default=0)
     argv = to_argv(config, cuda_device=f"cuda:{gpu}")
-    here = not _awaits_setup(config)
+    here = not _awaits_setup(config) and not _awaits_joining(config)
     comparable = here and _reads_with_this_package(config)
     return {
         "job": config.fedscale.job_name,
@@ -149,7 +150,8 @@ def _verdict(config: JobConfig, event: Mapping[str, Any] | None, finished: bool)
         return Verdict(None, notices=notices)
     facts = [(title, words) for title, words in event["facts"]]
     digest = event.get("digest") if _reads_with_this_package(config) else None
-    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [_SETUP])], digest)
+    missing = _JOINING if _awaits_joining(config) else _SETUP
+    return Verdict(None, facts, [*notices, *event["notices"], *([] if facts else [missing])], digest)
 
 
 def _awaits_setup(config: JobConfig) -> bool:
@@ -158,6 +160,11 @@ def _awaits_setup(config: JobConfig) -> bool:
     settings = {**vars(config.fedscale), **config.job.model_dump()}
     files = [str(settings[key]) for key in _FILES if settings[key] not in (None, _NO_FILE)]
     return bool(plain) and not all(Path(file).expanduser().exists() for file in files if names_path(file))
+
+
+def _awaits_joining(config: JobConfig) -> bool:
+    """Whether all executors of a job join, and only their machines have its data."""
+    return not executor_slots(config) and not Path(config.fedscale.data_dir).expanduser().is_dir()
 
 
 def _events(orders: Sequence[Mapping[str, Any]], out: Console, err: Console) -> dict[str, dict[str, Any]]:

@@ -24,6 +24,10 @@ _STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
 _STOP_CHILD_S = 3.0
 _LOOK_S = 0.05
 _LISTED = 5  # most jobs that a message names
+_JOIN_FILES = {
+    "--token-file": "token_file", "--tls-ca": "tls_ca", "--tls-cert": "tls_executor_cert",
+    "--tls-key": "tls_executor_key",
+}  # fmt: skip
 _KEPT_NOTICES = 100  # of a job's record; output.log has all
 
 
@@ -94,7 +98,10 @@ class Job:
         if not {"ps_ip", "ps_port", "token_file"} <= keys.keys():
             return None
         host = f"[{keys['ps_ip']}]" if ":" in keys["ps_ip"] else keys["ps_ip"]
-        return f"fedscale executor join {host}:{keys['ps_port']} --token-file {shlex.quote(keys['token_file'])}"
+        words = ["fedscale", "executor", "join", f"{host}:{keys['ps_port']}"]
+        for option, key in _JOIN_FILES.items():
+            words += [option, keys[key]] if key in keys else []
+        return shlex.join(words)
 
     def complete(self, rounds: int) -> bool:
         """Tell whether the job finished with exactly ``rounds`` rounds, or was asked for them and stopped early."""

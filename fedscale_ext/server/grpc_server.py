@@ -84,6 +84,7 @@ class Coordinator(NoPickle, Aggregator):
         self.refusals = Refusals()
         #: digest of the job's data on this machine; None where it has none, or the job's executors are its own
         self.local_digest: str | None = None
+        self._local_data_read = False
         self.farewell_s = _FAREWELL_S
 
     @overrides
@@ -94,8 +95,6 @@ class Coordinator(NoPickle, Aggregator):
     def init_control_communication(self) -> None:
         """Open the port; every executor may wait in a ping at once, those that join later, too."""
         self.executors = list(range(self.args.num_executors))
-        if not self.executors:  # those that join must have the data that this machine has
-            self.local_digest = local_digest(self.config)
         endpoint.check_reach(self.config)
         joining = endpoint.joining_signer(self.config)
         gate = Gate(endpoint.signer(self.config), joining, self.config.job.message_window_s)
@@ -116,6 +115,8 @@ class Coordinator(NoPickle, Aggregator):
 
         A job without executors of its own begins with the first one that joins.
         """
+        if not self.executors:
+            self.read_local_data()
         expected = max(1, len(self.executors))
         kind = "executors" if self.executors else "an executor that joins"
         deadline = time.monotonic() + self.config.job.register_timeout_s
@@ -137,13 +138,20 @@ class Coordinator(NoPickle, Aggregator):
             if self.board.closed:
                 raise UserError("an executor ended before the job began; its log says why")
             infos = [self.infos[executor] for executor in sorted(self.infos)]
-        for info in infos[1:]:
-            if not info.same_data(infos[0]):
+        for info in infos:
+            if not info.same_data(infos[0]) or self.local_digest not in (None, info.digest):
                 raise UserError("the executors read different data: make data_dir hold the same files for all of them")
         with self._changed:
             self._agreed = infos[0]
             self._changed.notify_all()  # whoever asked to join meanwhile
         return infos[0]
+
+    def read_local_data(self) -> None:
+        """Learn what those that join must have, if this machine has data. Whoever asks meanwhile waits."""
+        digest = local_digest(self.config)
+        with self._changed:
+            self.local_digest, self._local_data_read = digest, True
+            self._changed.notify_all()
 
     def give_up(self) -> None:
         """End the job from another thread: whoever waits here is woken and raises UserError."""
@@ -213,7 +221,10 @@ class Coordinator(NoPickle, Aggregator):
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
 
     def _offer(self, requested: int | None) -> Any:
-        """Offer a number and the job's settings to a process that joins, once the job's own executors are here."""
+        """Offer a number and the job's settings to a process that joins, once the job's own executors are here.
+
+        A job without them offers once the data of this machine are read.
+        """
         with self._changed:
             self._changed.wait_for(self._takes_more, _PING_WAIT_S)
             if self.board.closed:
@@ -235,7 +246,7 @@ class Coordinator(NoPickle, Aggregator):
         return job_api_pb2.ServerResponse(event=JOIN, data=offer)
 
     def _takes_more(self) -> bool:
-        return self._agreed is not None or not self.executors or self.board.closed
+        return self._agreed is not None or self._local_data_read or self.board.closed
 
     def _emit_attendance(self, event: dict[str, Any]) -> None:
         """Tell the driver of the executors; a job within one process has one, of which there is nothing to tell."""

@@ -78,6 +78,22 @@ def test_what_setup_commands_may_bring_is_not_missed(call, state, write_conf, fa
     assert "real: writers" in call("driver", "check", write_conf(keys, setup_commands=["source x"]))[1]
 
 
+def test_a_job_whose_data_are_on_machines_that_join_is_checked_for_its_settings(
+    call, state, write_conf, fake_check, monkeypatch
+):
+    orders = []
+    monkeypatch.setattr(check, "_events", lambda given, out, err: orders.extend(given) or {
+        "fake": {"event": "checked", "job": "fake", "facts": [], "notices": []}
+    })  # fmt: skip
+    code, out, err = call("driver", "check", write_conf({"data_dir": "/nowhere"}, worker_ips=[]))
+    assert (code, err) == (0, "") and orders[0]["data"] is False
+    assert "the data are on machines that join: data, devices and models are checked when the job starts" in out
+    call("driver", "check", write_conf(worker_ips=[]))
+    assert orders[1]["data"] is True
+    code, out, err = call("driver", "check", write_conf({"data_dir": "/nowhere"}))
+    assert code == 2 and "the data folder /nowhere does not exist" in err
+
+
 def test_a_check_that_dies_is_no_pass(call, state, write_conf, fake_check, monkeypatch):
     monkeypatch.setenv("FAKE_CHECK", "die")
     code, out, err = call("driver", "check", write_conf())

@@ -63,8 +63,11 @@ def test_status_tells_of_each_executor_what_it_does_and_how_fast(monkeypatch):
         "executor 1": "here, cpu: waits",
         "executor 2": "there, cuda:1, joined: client_train of 5 clients in round 3 for 2.0 s; "
         "1,200 units in 600.0 s, 10 clients/s",
-        "more join by": "fedscale executor join [::1]:80 --token-file '/a b/token'",
+        "more join by": "fedscale executor join '[::1]:80' --token-file '/a b/token'",
     }
+    files = ["--tls_ca=ca.pem", "--tls_executor_cert=x y", "--tls_executor_key=key", "--tls_aggregator_key=no"]
+    command = job(Proc("driver", 5, 1.5), argv=[*argv, *files]).join_command()
+    assert command == f"{facts['more join by']} --tls-ca ca.pem --tls-cert 'x y' --tls-key key"
     waiting = job_status._executors(job(Proc("driver", 5, 1.5), argv=argv))
     assert waiting == {"more join by": facts["more join by"]}
     assert job_status._executors(job(Proc("driver", 5, 1.5))) == {}

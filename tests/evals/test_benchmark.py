@@ -177,6 +177,23 @@ def lines() -> list[Measurement]:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--tasks", "mnist", "--seeds", "1", "4"], "error: seed 4 is none of mnist's table: its seeds are 1 to 3"),
+        (
+            ["--tasks", "chars", "--method", "heterofl"],
+            "error: chars has no row of HeteroFL: its rows are local only, ",
+        ),
+    ],
+)
+def test_seeds_and_rows_that_a_task_does_not_have_are_refused(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(sentence)
+
+
 def test_ranks_are_paired_by_seed_and_leave_floors_out() -> None:
     rows = standing.entries(lines(), "har")
     ranked = standing.ranks(rows)

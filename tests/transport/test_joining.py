@@ -139,6 +139,7 @@ def test_nobody_joins_before_the_jobs_own_executors_are_there(
 def test_a_job_without_executors_of_its_own_takes_the_first_at_once(job_file: Path) -> None:
     config = configuration(job_file, "num_executors=0", "data_dir=nowhere")
     with serving(config) as service:
+        service.read_local_data()
         first = request_offer(asking(config), 10.0)
         assert (first.executor, first.data) == (1, None)
         with connection(config, 1) as stub:
@@ -152,6 +153,7 @@ def test_executors_that_join_must_have_the_data_of_the_aggregators_machine(
     monkeypatch.setattr("fedscale_ext.server.grpc_server.local_digest", lambda config: "e")
     config = configuration(job_file, "num_executors=0")
     with serving(config) as service:
+        service.read_local_data()
         first = request_offer(asking(config), 10.0)
         assert first.data == "e"
         with pytest.raises(UserError, match="here holds other samples or clients"):
@@ -163,10 +165,31 @@ def test_executors_that_join_must_have_the_data_of_the_aggregators_machine(
         assert service.wait_for_executors().digest == "e"
 
 
+def test_whoever_asks_while_the_data_are_read_waits(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscale_ext.server.grpc_server._PING_WAIT_S", 0.0)
+    config = configuration(job_file, "num_executors=0")
+    with serving(config) as service:
+        assert service._offer(None).event == "dummy_event"
+        service.read_local_data()
+        assert service._offer(None).event == "join"
+
+
+def test_data_of_a_first_executor_that_are_not_those_here_end_the_job(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedscale_ext.server.grpc_server.local_digest", lambda config: "e")
+    config = configuration(job_file, "num_executors=0")
+    with serving(config) as service:
+        with connection(config, 1) as stub:  # of an earlier start of the aggregator: it registers without an offer
+            stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
+        with pytest.raises(UserError, match="the executors read different data"):
+            service.wait_for_executors()
+
+
 def test_a_job_with_executors_does_not_open_the_data(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.server.grpc_server.local_digest", lambda config: pytest.fail("opened"))
     with serving(configuration(job_file)) as service:
-        assert service.local_digest is None
+        assert agreed(service).local_digest is None
 
 
 def test_a_job_that_only_strangers_asked_to_join_names_why_they_were_refused(job_file: Path, tmp_path: Path) -> None:
@@ -182,6 +205,7 @@ def test_a_job_that_only_strangers_asked_to_join_names_why_they_were_refused(job
 def test_a_number_is_given_to_who_asks_for_it_unless_another_one_has_it(job_file: Path) -> None:
     config = configuration(job_file, "num_executors=0")
     with serving(config) as service:
+        service.read_local_data()
         numbers = [request_offer(asking(config), 10.0, number).executor for number in (None, 2, 2, None)]
         assert numbers == [1, 2, 2, 3]  # who asks again takes the place of who had asked before
         service.infos["1"] = service.infos["7"] = None  # they joined under their own numbers
