@@ -31,11 +31,19 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     for option, value in (("--image", image), ("--claim", claim)):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", value):
             raise UserError(f"{option} {value!r} is no name of Kubernetes: write letters, digits and . _ : / @ -")
+    if config.job.resumes and "time_stamp" not in config.given:
+        raise UserError("resume needs --set time_stamp=TIME, the name of the run's folder in logs/JOB on the volume")
+    for key in ("log_path", "data_dir"):
+        path = str(config.given.get(key, ""))
+        if path.startswith(("/", "~")) and not path.startswith(f"{_FOLDER}/"):
+            raise UserError(
+                f"{key} {path} is not on the volume, which is mounted at {_FOLDER}: write a path that is relative to it"
+            )
     executors = sum(sum(counts) for _, counts in joining.slots(config, "host"))
     keys, token_file, stamp = config.cluster, f"{_TOKEN}/token", runs.new_stamp(config)
     shared = {"time_stamp": stamp, "ps_port": _PORT, "token_file": token_file}
     entry = ["python", "-m", "fedscale_ext.cluster.entry", keys.exp_path, keys.aggregator_entry]
-    words = [*map(_literal, joining.aggregator_arguments(config, **shared)), "--ps_ip=$(POD_IP)"]
+    words = [*map(_literal, joining.aggregator_arguments(config, **shared)), "--ps_ip=$(POD_IP)"]  # the last one counts
     join = ["python", *joining.JOIN]
     options = [joining.address(name, _PORT), *map(_literal, joining.options(config)), "--token-file", token_file]
     pod = (image, claim, config.fedscale.use_cuda)

@@ -38,7 +38,12 @@ def prepared(config: JobConfig) -> JobConfig:
     if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
     Access.of(config)
-    access.hosts_by_process(config)
+    hosts = access.hosts_by_process(config)
+    if hosts.keys() == {AGGREGATOR} and config.job.token_file is None and config.job.tls_ca is None:
+        raise UserError(
+            "worker_ips is empty and token_file is not set, so that nobody could join the job: make a token "
+            "(`(umask 077; openssl rand -hex 32 > token)`) and write token_file: token, or name hosts in worker_ips"
+        )
     return config
 
 
@@ -170,6 +175,8 @@ class ClusterRun(Run):
         self.display.notice(
             f"checking {counted(len(names), 'host')} for {counted(executors, 'executor')}; a host that has not "
             "seen the data yet reads it now"
+            if executors
+            else f"checking the aggregator's host, {next(iter(host_of.values()))}"
         )
         for name, order in orders.items():
             self.processes.order(name, **self._common(names[name]), **order)
@@ -202,7 +209,11 @@ class ClusterRun(Run):
         there = self._log_path(host)
         self.record["there"] = there
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
+        if config.job.token_file is not None:  # `driver status` prints it, in whatever folder it is typed
+            shared["token_file"] = str(Path(config.job.token_file).expanduser().absolute())
         self.job.argv = joining.aggregator_arguments(config, **shared, **self.keys)
+        if self.host_of.keys() == {AGGREGATOR} and (command := self.job.join_command()) is not None:
+            self.display.notice(f"the job has no executors; any process joins by: {command}")
         address = joining.address(config.fedscale.ps_ip, reports[host].port or 0)
         executors = ([address, *options] for options in joining.options_by_executor(config))
         self.ranks = dict(zip(self.host_of, [self.job.argv, *executors], strict=True))

@@ -329,9 +329,12 @@ def _find(conf: str | Path) -> Path:
 
 def _check_known(keys: Iterable[Any], where: Callable[[str], str]) -> None:
     for key in keys:
-        if key not in ClusterKeys.model_fields:
-            known = [*ClusterKeys.model_fields, "job_conf"]
-            raise UserError(f"{where(str(key))}: unknown key {key!r}{did_you_mean(str(key), known)}")
+        if key in ClusterKeys.model_fields:
+            continue
+        if key in JobKeys.model_fields or key in fedscale_actions():
+            raise UserError(f"{where(str(key))}: {key} is a job_conf key; write it below job_conf, as in '- {key}: …'")
+        known = [*ClusterKeys.model_fields, "job_conf"]
+        raise UserError(f"{where(str(key))}: unknown key {key!r}{did_you_mean(str(key), known)}")
 
 
 def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:

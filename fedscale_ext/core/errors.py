@@ -15,6 +15,10 @@ class UserError(Exception):
         super().__init__(one_line(sentence, 2000))
 
 
+class JobFailed(UserError):
+    """A job under way that cannot go on, though its settings are right: in one sentence, with exit code 1."""
+
+
 def one_line(text: str, max_chars: int) -> str:
     """Return ``text`` as one line of printable characters, cut after ``max_chars``."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * max_chars]).split())

@@ -291,9 +291,14 @@ class Run:
             self.display.event(message.event)
 
     def _note_error(self, message: ProcessEvent) -> None:
-        """Bad input ends the job, whoever found it; any other error is told when the process has ended."""
+        """Bad input ends the job, whoever found it; any other error is told when the process has ended.
+
+        A final one is of a job that starting a process again would not help.
+        """
         text = str(message.event.get("message"))
-        if message.event.get("exit_code") != 2:
+        if message.event.get("final"):
+            self._fail(message.name, Outcome("failed", 1, text))
+        elif message.event.get("exit_code") != 2:
             self.last_errors[message.name] = text
         elif self.summary is None or message.name == AGGREGATOR:
             self._fail(message.name, Outcome("failed", 2, text))

@@ -4,6 +4,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.job_data import local_digest
 from fedscale_ext.entry.launch import executor_class, prepare_process
+from fedscale_ext.transport.endpoint import is_loopback
 from fedscale_ext.transport.joining import Offer, request_offer
 from fedscale_ext.transport.signing import JOINING
 from fedscale_ext.util.code_digest import code_digest
@@ -65,6 +67,7 @@ def join(options: JoinOptions, wait_s: float, say: Callable[[str], None]) -> Non
         KeyboardInterrupt: After an interrupt or SIGTERM. The aggregator knows then, and others have the work.
 
     """
+    check_token(options)
     offer = request_offer(make_config({}, {**options.keys(), "this_rank": JOINING}), wait_s, options.number)
     offer.check_versions()
     config = configuration(offer, options, wait_s)
@@ -72,7 +75,9 @@ def join(options: JoinOptions, wait_s: float, say: Callable[[str], None]) -> Non
     offer.check_code(code_digest(method), config.job.method)
     device = _device(config)
     address = f"{options.host}:{options.port}"
-    say(f"job {offer.job} at {address} takes this process as executor {offer.executor}; data are read")
+    other = options.number not in (None, offer.executor)
+    taken = f", since number {options.number} is another one's" if other else ""
+    say(f"job {offer.job} at {address} takes this process as executor {offer.executor}{taken}; data are read")
     offer.check_data(_data_digest(config), config.fedscale.data_dir)
     prepare_process(config)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -86,6 +91,20 @@ def join(options: JoinOptions, wait_s: float, say: Callable[[str], None]) -> Non
         say(f"executor {offer.executor} has left job {offer.job}")
         raise
     say(f"job {offer.job} is over")
+
+
+def check_token(options: JoinOptions) -> None:
+    """Raise UserError where a job's token is needed and this process has none."""
+    if options.token_file is not None and not Path(options.token_file).expanduser().exists():
+        raise UserError(
+            f"--token-file {options.token_file} does not exist: correct the path; a token that `fedscale driver start` "
+            "made is gone when its job is over"
+        )
+    if options.token_file is None and not options.certificates and not is_loopback(options.host):
+        raise UserError(
+            f"a job at {options.host} is joined with its token: give --token-file, as `fedscale driver status JOB` "
+            "prints it where the job was started, or --tls-ca, --tls-cert and --tls-key if it has certificates instead"
+        )
 
 
 def configuration(offer: Offer, options: JoinOptions, wait_s: float) -> JobConfig:

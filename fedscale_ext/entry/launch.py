@@ -11,7 +11,7 @@ from typing import Any
 
 from fedscale_ext import compat
 from fedscale_ext.config.job_config import JobConfig, from_argv
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import JobFailed, UserError
 from fedscale_ext.core.events import print_event
 from fedscale_ext.entry.parent_pipe import exit_with_parent
 from fedscale_ext.util.package import PACKAGE
@@ -81,6 +81,8 @@ def run_guarded(task: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         task()
+    except JobFailed as error:
+        _fail(str(error), 1, final=True)
     except UserError as error:
         _fail(str(error), 2)
     except ConnectionError as error:
@@ -90,7 +92,8 @@ def run_guarded(task: Callable[[], None]) -> None:
         _fail(f"{type(error).__name__}: {error}", 1)
 
 
-def _fail(message: str, code: int) -> None:
-    print_event({"event": "error", "message": message, "exit_code": code})
+def _fail(message: str, code: int, *, final: bool = False) -> None:
+    """End this process; ``final``: starting it again would not help."""
+    print_event({"event": "error", "message": message, "exit_code": code, "final": final})
     print(f"error: {message}", file=sys.stderr)
     sys.exit(code)

@@ -20,7 +20,7 @@ from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig, shared_argv
 from fedscale_ext.core import events
-from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.core.errors import JobFailed, UserError, one_line
 from fedscale_ext.core.failures import LONGEST
 from fedscale_ext.data.job_data import local_digest
 from fedscale_ext.metrics.wandb_run import open_run, without_token
@@ -46,7 +46,7 @@ _ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
 _MOST_EXECUTORS = 1024  # at once
 _ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
-_NONE_LEFT = "the executors' log says why; raise replacement_s if others may come later"
+_NONE_LEFT = "the log of each says why; raise replacement_s if others may come later"
 
 
 class Coordinator(NoPickle, Aggregator):
@@ -168,7 +168,7 @@ class Coordinator(NoPickle, Aggregator):
                 yield result
         except BoardTimeout as error:
             advice = _NONE_LEFT if isinstance(error, NoExecutors) else _ADVICE
-            raise UserError(f"round {self.round}: {error}; {advice}") from None
+            raise JobFailed(f"round {self.round}: {error}; {advice}") from None
 
     def make_unit(
         self,

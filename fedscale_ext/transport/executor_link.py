@@ -164,7 +164,8 @@ class Link:
             raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
         if time.monotonic() > deadline:
             raise ConnectionError(
-                f"no answer from an aggregator at {self._address} within {timeout_s:g} s: {error.details()}"
+                f"no answer from an aggregator at {self._address} within {timeout_s:g} s: its job was stopped or has "
+                f"failed, or its machine cannot be reached ({error.details()})"
             ) from None
 
     def _live(self) -> None:

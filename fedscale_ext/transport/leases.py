@@ -160,5 +160,5 @@ class Leases:
             return "all have left"
         return ", ".join(
             f"executor {executor} was last heard of {now - lease.until + self.lease_s:.0f} s ago"
-            for executor, lease in sorted(self._held.items())
+            for executor, lease in sorted(self._held.items(), key=lambda item: int(item[0]))
         )

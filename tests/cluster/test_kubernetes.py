@@ -73,6 +73,21 @@ def test_a_job_continues_a_run_whose_time_stamp_is_given():
     assert (read.job.resume, read.fedscale.time_stamp) == (True, "1126_214611")
 
 
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"resume": True}, "resume needs --set time_stamp=TIME"),
+        ({"resume_from": 3}, "resume needs --set time_stamp=TIME"),
+        ({"log_path": "/tmp/x"}, "log_path /tmp/x is not on the volume, which is mounted at /fedscale"),
+        ({"data_dir": "~/femnist"}, "data_dir ~/femnist is not on the volume"),
+    ],
+)
+def test_what_a_pod_would_not_find_or_keep_is_refused(keys, sentence):
+    with pytest.raises(UserError, match=sentence):
+        documents(**keys)
+    assert documents(log_path="/fedscale/out", data_dir="data/femnist")
+
+
 def test_the_first_lines_say_how_to_continue_the_run():
     text = render(config(time_stamp="1126_214611"), "image", "data")
     head = [line for line in text.splitlines() if line.startswith("#")]

@@ -13,7 +13,7 @@ from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.check import Report
 from fedscale_ext.cluster.hosts import LOST, Hosts
 from fedscale_ext.cluster.remote import facts
-from fedscale_ext.cluster.submit import ClusterRun
+from fedscale_ext.cluster.submit import ClusterRun, prepared
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
@@ -203,3 +203,25 @@ def test_a_host_that_does_not_answer_is_named(processes, messages, sentence):
         processes.answers(["executor 1"], "checked", 0.0, "is late", ended=True)
     assert str(error.value) == sentence
     processes._running.clear()
+
+
+def test_a_job_that_nobody_could_join_is_refused(tmp_path):
+    for keys in ({"token_file": str(tmp_path)}, {"tls_ca": "ca.pem"}):
+        prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False, **keys}))
+    with pytest.raises(UserError, match="worker_ips is empty and token_file is not set, so that nobody could join"):
+        prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False}))
+
+
+def test_a_job_without_executors_says_how_to_join_it_from_any_folder(run, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    keys = {"job_name": "j", "use_cuda": False, "token_file": "token"}
+    job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0), cluster={"there": None})
+    processes = Pretended()
+    processes.hosts = {AGGREGATOR: "a"}
+    display = Display(Console(width=400), Console(stderr=True, width=400))
+    alone = ClusterRun(make_config({"ps_ip": "a", "worker_ips": []}, keys), job, processes, display, None)
+    alone.folders = {"a": "/work"}
+    alone._settle({"a": Report.read({**facts(), "folder": "/work", "port": 7, "time": 0.0, "received_at": 0.0})})
+    assert f"--token_file={tmp_path / 'token'}" in alone.job.argv
+    command = f"fedscale executor join a:7 --token-file {tmp_path / 'token'}"
+    assert f"the job has no executors; any process joins by: {command}" in capsys.readouterr().err

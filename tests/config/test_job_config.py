@@ -169,6 +169,8 @@ BAD = [
     ("job_conf: 3\n", "list of one-key maps"),
     ("job_conf:\n  - 3\n", "list of one-key maps, as in '- rounds: 100'; it has 3"),
     ("job_conf:\n  - rounds:4\n", "it has 'rounds:4', without a space behind the colon"),
+    ("ps_port: auto\njob_conf: []\n", "ps_port is a job_conf key; write it below job_conf, as in '- ps_port: …'"),
+    ("seed: 3\njob_conf: []\n", "seed is a job_conf key; write it below job_conf"),
     ("job_config:\n  - rounds: 4\n", "unknown key 'job_config'; did you mean 'job_conf'"),
     ("ps_ip: 127.0.0.1\n", "has no job_conf, the list of the job's keys"),
     ("", "must hold keys such as ps_ip and job_conf; it is empty"),

@@ -63,6 +63,17 @@ def test_executors_get_their_gpu_and_the_job_its_place(fedscale, state, write_co
     assert not any(word.startswith("--resume") for word in argv)
 
 
+@pytest.mark.parametrize("more", [[], ["--supervise"]])
+def test_a_job_that_nothing_can_help_has_failed_and_is_not_started_again(fedscale, state, write_conf, more):
+    conf = write_conf()
+    code, _, err = done(fedscale("driver", "start", conf, *more, FAKE_AGGREGATOR="left alone", FAKE_EXECUTOR="wait"))
+    last = err.splitlines()[-1]
+    assert code == 1 and last.startswith("fedscale: no executor is left; all output is in ")
+    assert last.endswith(f"continue the job with `fedscale driver start {conf} --resume`")
+    assert "started again" not in err and record(state)["status"] == "failed"
+    assert_nothing_left(state)
+
+
 def test_a_job_without_executors_says_how_to_join_it(fedscale, state, write_conf, tmp_path):
     new_token(ROOT / "token-of-a-test")
     try:

@@ -14,7 +14,7 @@ from aggregator_service import connection, registration, serving
 from fedscale_ext.cli import executor_commands, main
 from fedscale_ext.config.job_config import make_config, shared_argv, with_values
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.entry.join import JoinOptions, _device, configuration, join, make_executor
+from fedscale_ext.entry.join import JoinOptions, _device, check_token, configuration, join, make_executor
 from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.transport.joining import Offer
 
@@ -67,6 +67,15 @@ def test_a_process_without_a_gpu_that_the_job_needs_is_told_so(monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UserError, match=r"job tiny trains on GPUs .* this machine has only 2: correct --gpu"):
         _device(config)
+
+
+def test_a_job_elsewhere_needs_a_token_that_is_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a job at 10.0.0.1 is joined with its token: give --token-file"):
+        check_token(JoinOptions("10.0.0.1", 1, "/logs"))
+    check_token(JoinOptions("10.0.0.1", 1, "/logs", certificates={"tls_ca": "ca"}))
+    check_token(JoinOptions("127.0.0.1", 1, "/logs"))
+    with pytest.raises(UserError, match=r"none does not exist: .* is gone when its job is over"):
+        check_token(JoinOptions("10.0.0.1", 1, "/logs", token_file=str(tmp_path / "none")))
 
 
 def test_settings_arrive_as_the_job_has_them(job_file: Path) -> None:
@@ -127,7 +136,7 @@ def test_each_reason_not_to_begin_is_one_sentence_and_exit_code_2(
     said = refused(command(service, "--gpu", "0"), monkeypatch, capfd)
     assert said.endswith("leave --gpu out")
     said = refused(command(service, "--token-file", str(tmp_path / "none")), monkeypatch, capfd)
-    assert "cannot be read" in said
+    assert "does not exist: correct the path" in said
     service.code = "another"
     assert "other code of fedscale_ext" in refused(command(service), monkeypatch, capfd)
     service.board.close()

@@ -14,7 +14,7 @@ from fedscale.cloud.channels import job_api_pb2
 
 from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import JobFailed, UserError
 from fedscale_ext.core.events import ignore_event
 from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
@@ -188,6 +188,18 @@ def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> Non
     aggregator.CLIENT_REGISTER(registration("1"), Context())
     with pytest.raises(UserError, match="only 1 of 2 executors"):
         aggregator.wait_for_executors()
+
+
+@pytest.mark.parametrize(("there", "key"), [(True, "unit_timeout_s"), (False, "replacement_s")])
+def test_a_job_that_executors_leave_alone_fails_and_names_the_key(job_file: Path, there: bool, key: str) -> None:
+    config = load_config(job_file, ["num_executors=1", "unit_timeout_s=0.05", "replacement_s=0.05"])
+    prepare_process(config)
+    aggregator = FedAvgAggregator(config, ignore_event)
+    aggregator.round, aggregator.executors = 3, [0]
+    if there:
+        aggregator.CLIENT_REGISTER(registration("1"), Context())
+    with pytest.raises(JobFailed, match=rf"^round 3: .*; raise {key} if"):
+        list(aggregator.run_units([aggregator.make_unit("train", [])]))
 
 
 def test_a_result_for_no_unit_is_dropped(service: Any) -> None:

@@ -85,7 +85,8 @@ def test_joining_with_another_token_or_from_loopback_is_one_sentence(job_file: P
     config = configuration(job_file, EVERYWHERE, "num_executors=0")
     other = job_file.parent / "other" / "token"
     other.parent.mkdir()
-    with serving(config):
+    with serving(config) as service:
+        service.read_local_data()
         joins = with_values(config, this_rank=JOINING, job_name="unknown")
         assert request_offer(joins, 10.0).executor == 1
         with pytest.raises(UserError, match=r"do not accept each other .*made with another token"):
@@ -180,7 +181,8 @@ def test_one_file_alone_is_not_enough(job_file: Path, certificates: Path) -> Non
 
 def test_a_process_joins_a_job_with_its_certificate(job_file: Path, certificates: Path) -> None:
     config = configuration(job_file, *tls(certificates), "num_executors=0")
-    with serving(config):
+    with serving(config) as service:
+        service.read_local_data()
         joins = with_values(config, this_rank=JOINING, job_name="unknown", tls_aggregator_cert=None)
         assert request_offer(joins, 10.0).executor == 1
         plain = with_values(joins, tls_ca=None)

@@ -64,6 +64,11 @@ for number in range(13 if what == "done before" else 4 if resumed else 1, 13):
                 folder.mkdir(parents=True)
                 (folder / "checkpoint-000003.safetensors").touch()
             os.kill(os.getpid(), 9)
+        if what == "left alone":
+            (logs / "checkpoints").mkdir(parents=True)
+            (logs / "checkpoints" / "checkpoint-000003.safetensors").touch()
+            say(event="error", message="no executor is left", exit_code=1, final=True)
+            sys.exit(1)
         if what == "bad input":
             say(event="error", message="num_participants 9 is above the 4 clients; lower it", exit_code=2)
             sys.exit(2)
