@@ -38,8 +38,8 @@ def prepared(config: JobConfig) -> JobConfig:
     if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
     Access.of(config)
-    hosts = access.hosts_by_process(config)
-    if hosts.keys() == {AGGREGATOR} and config.job.token_file is None and config.job.tls_ca is None:
+    places = access.hosts_by_process(config)
+    if places.keys() == {AGGREGATOR} and config.job.token_file is None and config.job.tls_ca is None:
         raise UserError(
             "worker_ips is empty and token_file is not set, so that nobody could join the job: make a token "
             "(`(umask 077; openssl rand -hex 32 > token)`) and write token_file: token, or name hosts in worker_ips"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from job_results import assert_equal
 
+from fedscale_ext.config.job_config import load_config
+
 from .harness import Job, run_job
 
 STEPS = ("registered", "unit", "training", "computed", "uploaded", "evaluation", "evaluated")
@@ -52,6 +54,7 @@ def test_a_job_of_executors_that_join_die_and_leave_ends_as_if_undisturbed(
     # several may die of one unit, which is not to blame here
     ended = run_job(job_file, {**job, "worker_ips": [], "unit_tries": 99}, meddle=crowd)
     assert_equal(undisturbed, ended.compared)
+    assert ended.compared["chain"] == undisturbed["chain"]
     codes = {f"joiner-{n}": -number if number == signal.SIGKILL else 130
              for n, (_, _, number) in enumerate(crowd.fates, start=1)}  # fmt: skip
     gone = {name: code for name, code in crowd.ended.items() if code != 0}
@@ -67,6 +70,24 @@ def test_executors_join_a_job_that_has_its_own_and_are_shown(
     one = {**job, "worker_ips": ["localhost:[1]"]}
     ended = run_job(job_file, one, kill, lost=["executor-1"], meddle=Crowd([], present=1))
     assert_equal(undisturbed, ended.compared)
+    assert ended.compared["chain"] == undisturbed["chain"]
     lines = [line for event in ended.events if event["event"] == "executors" for line in event["executors"]]
     assert {(line["executor"], line["joined"]) for line in lines} == {("1", False), ("2", True)}
     assert any(line["executor"] == "2" and line["units_done"] and line["busy_s"] > 0 for line in lines)
+
+
+def test_data_that_only_a_joining_machine_has_are_the_jobs_which_a_notice_tells(
+    job_file: Path, job: dict[str, Any], undisturbed: dict[str, Any]
+) -> None:
+    there = load_config(job_file).fedscale.data_dir
+
+    def meddle(running: Job) -> None:
+        if not running.joiners:
+            running.join(data_dir=there)
+
+    ended = run_job(job_file, {**job, "worker_ips": [], "data_dir": "nowhere"}, meddle=meddle)
+    assert_equal(undisturbed, ended.compared)  # not the chain: data_dir is another one
+    (ready,) = [event for event in ended.events if event["event"] == "ready"]
+    assert ready["executors"] == 1
+    notices = [event["message"] for event in ended.events if event["event"] == "notice"]
+    assert notices[0].startswith("this machine has no data set in nowhere: the job's data are those of the executor")
