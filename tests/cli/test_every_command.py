@@ -23,7 +23,7 @@ GOOD = {
     "report": "own -o report",
     "driver start": "conf.yml",
     "driver check": "conf.yml",
-    "driver render": "conf.yml --image fedscale_ext:0.1 --claim data",
+    "driver render": "conf.yml --image fedscale_ext:0.1 --claim data --set log_path=. --set data_dir=data",
     "driver status": "j-s0",
     "driver logs": "j-s0",
     "driver stop": "own",
