@@ -82,7 +82,7 @@ def test_a_job_whose_data_are_on_machines_that_join_is_checked_for_its_settings(
     call, state, write_conf, fake_check, monkeypatch
 ):
     orders = []
-    monkeypatch.setattr(check, "_events", lambda given, out, err: orders.extend(given) or {
+    monkeypatch.setattr(check, "_events", lambda new, out, err: orders.extend(new) or {
         "fake": {"event": "checked", "job": "fake", "facts": [], "notices": []}
     })  # fmt: skip
     code, out, err = call("driver", "check", write_conf({"data_dir": "/nowhere"}, worker_ips=[]))
