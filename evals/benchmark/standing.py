@@ -19,7 +19,7 @@ _SEEDS = 3
 class Entry:
     """A row of a task's table: ``runs`` are its jobs by seed, all with one learning rate.
 
-    ``is_again``: there is a row of this label with another learning rate, which was recorded first.
+    ``is_again``: there is a row of this label with another learning rate, whose jobs come first in runs.jsonl.
     """
 
     label: str

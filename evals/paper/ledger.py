@@ -215,21 +215,26 @@ def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
     pieces: list[Evidence] = []
     all_rows: list[Row] = []
     commands: list[str] = []
+    all_notes: list[str] = []
+    incomparable: dict[str, str] = {}
     for table_name, table in sorted(records.tables.items()):
         if (table.script, table.scale) != (claim.script, scale):
             continue
         rows = rows_of(records, table_name)
         all_rows += rows
         commands += table.commands
+        notes = [note.removesuffix(".") for note in table.notes]
+        all_notes += notes
+        incomparable |= table.incomparable
         if not claim.across:
             page = link(table_name)
-            notes = [note.removesuffix(".") for note in table.notes]
             of_table = evidence(claim, rows, floor_rows, page, table.commands, table.incomparable)
             pieces += [replace(piece, notes=[*piece.notes, *notes]) for piece in of_table]
             if not claim.orders:
                 pieces += _by_eye(rows, page, table.commands)
     if claim.across:
-        pieces = evidence(claim, all_rows, floor_rows, "", commands)
+        of_all = evidence(claim, all_rows, floor_rows, "", commands, incomparable)
+        pieces = [replace(piece, notes=[*piece.notes, *dict.fromkeys(all_notes)]) for piece in of_all]
     return combined(name, claim, pieces)
 
 

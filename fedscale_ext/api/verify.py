@@ -45,16 +45,21 @@ def verify(
         yield _replayed(run, round, data_dir)
     if left := len(possible) - len(drawn):
         yield Check("not drawn", "not checked", f"{left} more rounds that could be computed again")
-    if without := [line["round"] for line in run.lines if line["round"] not in possible]:
+    if _noise_is_secret(run) and run.lines:
+        yield Check("round 1", "not checked", "dp_noise is secret, and no checkpoint before the round has its key")
+    if without := [line["round"] for line in run.lines[_noise_is_secret(run) :] if line["round"] not in possible]:
         yield Check(
             "cannot replay", "not checked", f"rounds {spans(without)}: no checkpoint of the round before them is there"
         )
 
 
 def replayable(run: RecordedRun) -> list[int]:
-    """Return the rounds that can be computed again: the first, and those that follow a checkpoint which is there."""
-    last = len(run.lines)
-    return [1, *(round + 1 for round in run.checkpoints if 1 <= round < last)]
+    """Return the rounds that can be computed again: the first, and those that follow a checkpoint which is there.
+
+    Secret noise is drawn with a key that only checkpoints have, so its first round cannot.
+    """
+    first = [] if _noise_is_secret(run) else [1]
+    return [*first, *(round + 1 for round in run.checkpoints if 1 <= round < len(run.lines))]
 
 
 def draw(rounds: Sequence[int], count: int, seed: int) -> list[int]:
@@ -72,6 +77,12 @@ def spans(numbers: Sequence[int]) -> str:
         else:
             ends.append([number, number])
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ends)
+
+
+def _noise_is_secret(run: RecordedRun) -> bool:
+    """Tell whether the job's differential privacy draws noise that nobody can draw again."""
+    settings = run.job.header["config"]
+    return settings.get("dp_noise_multiplier") is not None and settings.get("dp_noise") == "secret"
 
 
 def _data_fault(run: RecordedRun, data_dir: str | None) -> str | None:

@@ -268,6 +268,13 @@ def forget(job: JobName) -> None:
     """
     from fedscale_ext.driver import jobs
 
+    record = jobs.find(job)
+    if record.status == "queued":
+        from fedscale_ext.cluster import slurm_queue
+        from fedscale_ext.core.errors import UserError
+
+        if its := slurm_queue.queued_as(record):
+            raise UserError(f"job {job} is in Slurm's queue ({its}); stop it first with `fedscale driver stop {job}`")
     results = jobs.forget(job)
     print(f"job {job} is forgotten; its results stay in {results}")
 

@@ -1,6 +1,7 @@
 """What ``fedscale driver status`` tells of jobs: a row each, or all facts of one."""
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -84,7 +85,8 @@ def row(name: str) -> list[str]:
     if state == "queued":
         from fedscale_ext.cluster import slurm_queue
 
-        state = slurm_queue.state(job)
+        with suppress(UserError):  # of machines that share the records, only some ask Slurm
+            state = slurm_queue.state(job)
     return [name, state, _progress(job), _accuracy(job), when(job.started), when(job.ended)]
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedscale_ext.cluster.slurm_queue import IN_QUEUE, Queue, shape, state
+from fedscale_ext.cluster.slurm_queue import Queue, queued_as, shape
 from fedscale_ext.cluster.slurm_task import FOLDER, write_plan
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import JobConfig, load_config, read_conf
@@ -105,7 +105,7 @@ def _claim(name: str) -> Iterator[None]:
     """Hold a job's name as drivers do; UserError if the job is in Slurm's queue, where nobody holds it."""
     with jobs.claim(name):
         last = jobs.read(name)
-        if last is not None and last.status == "queued" and (its := state(last)) in IN_QUEUE:
+        if last is not None and (its := queued_as(last)):
             raise UserError(
                 f"job {name} is in Slurm's queue already ({its}); take it out with `fedscale driver stop {name}`, or "
                 "set another job_name"

@@ -13,7 +13,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
 
-IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
+_IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
 """States of a job that Slurm has not done with, as squeue calls them."""
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 
@@ -64,6 +64,12 @@ def state(job: jobs.Job) -> str:
         if states:  # else it has ended so long ago that the queue forgot it
             return states[0].lower()
     return str(queued.state).lower()
+
+
+def queued_as(job: jobs.Job) -> str:
+    """State of a job that Slurm has not done with; empty for another one."""
+    its = state(job) if job.status == "queued" else ""
+    return its if its in _IN_QUEUE else ""
 
 
 def cancel(job: jobs.Job) -> None:

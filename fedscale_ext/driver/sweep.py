@@ -194,7 +194,7 @@ class _Run:
         settings = _run_settings(Path(self.sweep.runs[point.name]), self.way.here)
         words = [f"--set={override}" for override in (*overrides, *settings)]
         options = ["--resume"] if again else []
-        options += [*(["--supervise"] if self.supervise else []), *self.way.options]
+        options += ["--supervise"] if self.supervise else []
         conf = str(sweeps.conf_path(self.sweep.name))
         command = [
             sys.executable,

@@ -84,8 +84,11 @@ def availability_csv(path: Path) -> AvailabilityTrace:
             f"{path}: line {lines[line]} gives client {ids[row_of[line]]} finish_time {finish[line]:g}, "
             f"line {lines[first[row_of[line]]]} gives {finish[first][row_of][line]:g}"
         )
+    lines_of = np.bincount(row_of, minlength=len(clients))
+    never = (active == 1) & (inactive == 0) & (lines_of[row_of] == 1)  # as write_traces has a client without intervals
     order = np.argsort(row_of, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(row_of, minlength=len(clients)))))
+    order = order[~never[order]]
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(row_of[order], minlength=len(clients)))))
     trace = AvailabilityTrace(ids, offsets, active[order], inactive[order], finish[first], resampled)
     return check_availability(trace, str(path), lambda row: f"client {ids[row]}")
 

@@ -77,7 +77,7 @@ def _devices(trace: CapacityTrace) -> Iterator[Sequence[float | str]]:
 
 
 def _intervals(trace: AvailabilityTrace) -> Iterator[Sequence[float | str]]:
-    """Yield one line per interval; a client without intervals gets one that ends before it begins."""
+    """Yield one line per interval; a client without intervals gets one from 1 to 0, which is read as none."""
     active, inactive, offsets = trace.active.tolist(), trace.inactive.tolist(), trace.offsets.tolist()
     for row, (client, finish) in enumerate(zip(trace.client_id.tolist(), trace.finish_time.tolist(), strict=True)):
         for k in range(offsets[row], offsets[row + 1]):

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 import yaml
 
-from fedscale_ext.config.arguments import fedscale_actions
 from fedscale_ext.config.job_config import decisive, make_config
-from fedscale_ext.config.keys import JobKeys
+from fedscale_ext.config.recorded import recorded_keys
 from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import differing_files
@@ -151,18 +150,13 @@ def entry(
 
 def configuration(job: LoadedJob) -> str:
     """YAML that gives a job's settings again, seed and places left out; UserError where it would not."""
-    defaults, known = make_config({}, {}).echo(), {*JobKeys.model_fields, *fedscale_actions()}
-    # what is neither a key nor a method's was derived from them
-    settings = {key: value for key, value in decisive(job.header["config"]).items()
-                if key != "seed" and (key in known or "." in key)}  # fmt: skip
-    settings = {
-        key: value
-        for key, value in settings.items()
-        if key in _ALWAYS or key not in defaults or json.dumps(defaults[key], default=str) != json.dumps(value)
-    }
+    asked = {key: value for key, value in decisive(job.header["config"]).items() if key != "seed"}
+    keys = recorded_keys(asked)
+    always = [key for key in _ALWAYS if key != "local_steps" or asked.get("local_epochs") is None]
+    settings = {key: asked[key] for key in asked if key in keys or key in always}
     again = make_config({}, settings).decisive()
-    for key, value in settings.items():
-        if again.get(key) != value:
+    for key, value in asked.items():
+        if key in again and again[key] != value:
             raise UserError(f"the settings of {job.name} cannot be written down again: {key} would be "
                             f"{again.get(key)!r}, not {value!r}")  # fmt: skip
     flat = {"job_name": _stem(job), **settings, "rounds": job.rounds_asked}

@@ -92,6 +92,15 @@ def test_all_of_an_unchanged_run_fits_and_rounds_agree_bit_for_bit(trained: dict
     )
 
 
+def test_the_first_round_with_secret_noise_is_not_computed_again(session_job_file: Path) -> None:
+    keys = {**JOB, "rounds": 2, "checkpoint_interval": 1, "dp_noise_multiplier": 0.1, "dp_noise": "secret"}
+    job = fedscale_ext.run(session_job_file, progress=False, **keys, method="fedavg", job_name="verify_secret")
+    rows = {row.what: row for row in verify(RecordedRun(job.path), rounds=None, seed=0)}
+    assert rows["round 1"].outcome == "not checked" and "dp_noise is secret" in rows["round 1"].detail
+    assert rows["round 2"] == Check("round 2", "fits", "computed again, equal bit for bit")
+    assert "cannot replay" not in rows and not [row for row in rows.values() if row.outcome == "does not fit"]
+
+
 def test_nothing_of_the_run_is_touched(trained: dict[str, Path]) -> None:
     def state() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in trained["fedavg"].rglob("*") if path.is_file()}

@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cluster.conftest import wait_for
+from fedscale_ext.cli import job_status
 from fedscale_ext.cli.driver_commands import app
 from fedscale_ext.cluster import joining, slurm, slurm_queue, slurm_task
 from fedscale_ext.config.job_config import load_config, make_config
@@ -80,6 +81,22 @@ def test_a_job_that_waits_or_runs_is_not_queued_again(here, job_file, monkeypatc
     with pytest.raises(UserError, match="job tiny-batch_size_5-s1 is in Slurm's queue already"):
         queue_sweep(job_file, *words, resume=True)
     assert (here / "bin/calls").read_text().count("sbatch") == 2
+
+
+def test_a_queued_job_is_listed_on_every_machine_and_not_forgotten(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    queue(job_file, 'worker_ips=["a:[1]"]', f"log_path={here}/out")
+    assert job_status.row("tiny")[1] == "pending"
+    result = CliRunner().invoke(app, ["forget", "tiny"])
+    assert "job tiny is in Slurm's queue (pending); stop it first with" in str(result.exception)
+    (here / "bin/sbatch").unlink()  # a machine that shares the records, but not the queue
+    assert job_status.row("tiny")[1] == "queued"
+    (here / "bin/sbatch").write_text("")
+    (here / "bin/sbatch").chmod(0o755)
+    (here / "bin/squeue").write_text("#!/bin/sh\necho CANCELLED\n")
+    assert CliRunner().invoke(app, ["forget", "tiny"]).exit_code == 0
+    assert jobs.read("tiny") is None
 
 
 def test_a_finished_job_that_waits_to_go_on_has_not_finished(here, job_file, monkeypatch):

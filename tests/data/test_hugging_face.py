@@ -239,6 +239,14 @@ def test_values_of_a_known_kind_get_its_shape(library: Library, tmp_path: Path) 
     assert set(samples) == {row.tobytes() for row in draws}
 
 
+def test_arrays_whose_axes_are_in_another_order_are_refused(library: Library, tmp_path: Path) -> None:
+    steps_first = np.zeros((12, 128, 9)).tolist()
+    columns = {"signal": steps_first, "label": [row % 6 for row in range(12)], "client": CLIENTS}
+    folder = library.saved(tmp_path / "saved", only=library.table(columns, {}))
+    with pytest.raises(UserError, match=r"samples of uci_har have the shape \(1, 9, 128\), but these \(1, 128, 9\)"):
+        import_datasets(folder, tmp_path / "out", "uci_har", DatasetsOptions(x="signal"))
+
+
 def test_a_known_kind_has_its_own_numbers_of_names(library: Library, tmp_path: Path) -> None:
     names = ["9", "1", "0"]
     folder = library.saved(tmp_path / "saved", only=library.pictures(list(range(12)), names))

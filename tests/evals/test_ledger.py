@@ -197,6 +197,15 @@ def test_a_row_that_cannot_stand_beside_the_others_is_left_out(tmp_path: Path) -
     assert judgement.outcome == OPEN and judgement.evidence[0].notes == ["left out, as it was tested otherwise: B"]
 
 
+def test_a_claim_over_all_tables_has_their_notes_and_leaves_out_their_rows(tmp_path: Path) -> None:
+    records = recorded(tmp_path, {"A": [74, 75, 76], "B": [70, 70, 70]}, "x_small_first", "x_small_second")
+    for name, table in records.tables.items():
+        records.tables[name] = replace(table, notes=["Old jobs."], incomparable={"B": "was tested otherwise"})
+    judgement = ledger.judged("X", replace(above(), across=True), records, "small")
+    assert judgement.outcome == OPEN
+    assert judgement.evidence[0].notes == ["left out, as it was tested otherwise: B", "Old jobs"]
+
+
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     claim = Claim("A is above all", "x", [Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C")],
                   lambda rows: {("any", "C"): "collapsed"})  # fmt: skip

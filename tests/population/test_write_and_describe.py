@@ -15,6 +15,7 @@ from fedscale_ext.population.describe import histogram, online
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.resample import resample_availability, resample_capacity
 from fedscale_ext.population.traces import read_availability, read_trace
+from fedscale_ext.population.units import availability_note
 from fedscale_ext.population.write_traces import write_trace
 
 CAPACITY = CapacityTrace(np.array([7, 2**50]), np.array([0.1 + 0.2, 41.0]), np.array([1e-9, 204056.7]))
@@ -67,6 +68,9 @@ def test_a_client_who_is_never_online_stays_one_in_a_csv(tmp_path: Path) -> None
     write_trace(tmp_path / "a.csv", trace)
     again = read_availability(tmp_path / "a.csv")
     assert again.client_id.tolist() == [0, 1, 2]
+    assert again.offsets.tolist() == trace.offsets.tolist() and availability_note(again, "a.csv") == (
+        availability_note(trace, "a.csv")
+    )
     for time in (0.0, 0.5, 1.0, 5.0, 8.0, 50.0):
         assert Availability(again, 3).online(time).tolist() == Availability(trace, 3).online(time).tolist()
 

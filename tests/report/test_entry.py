@@ -7,11 +7,13 @@ import torch
 import yaml
 from written_job import write_job
 
-from fedscale_ext.config.job_config import load_config
+from fedscale_ext.config.job_config import load_config, make_config
+from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.board import TITLES, board
 from fedscale_ext.report.entry import Tuned, configuration, entry, lacks, lacks_of_tuned, write
 from fedscale_ext.report.loading import load_job
+from fedscale_ext.server.requirements import check_local_training
 
 VERSIONS = {"python": "3", "torch": "2", "numpy": "2", "fedscale": "1.0", "fedscale_ext": "0.1.0", "commit": "c0ffee"}
 TUNED = [Tuned("learning_rate", ("0.01", "0.05"), "0.05")]
@@ -74,6 +76,25 @@ def test_the_entrys_configuration_gives_the_same_job(loaded, tmp_path: Path):
     assert not {"seed", "num_class", "log_path"} & {
         key for one in yaml.safe_load(path.read_text())["job_conf"] for key in one
     }
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"sample_mode": "pyramidfl", "exploration_decay": 0.98},  # the default of other modes
+        {"stop_gain": None, "stop_patience": 5},
+        {"local_epochs": 1},  # local_steps beside it is refused
+    ],
+)
+def test_settings_that_hang_on_others_are_written_as_they_were(keys: dict[str, object], tmp_path: Path):
+    config = make_config({}, {"data_set": "femnist", "model": "resnet18", "method": "fedavg", **keys})
+    job = load_job(write_job(tmp_path / "job", seed=3))
+    job = changed(job, method="fedavg", config={**job.header["config"], **config.echo()})
+    path = tmp_path / "again.yml"
+    path.write_text(configuration(job))
+    again = load_config(path)
+    check_local_training(again, method_class("fedavg"))
+    assert again.decisive() | {"seed": 0} == config.decisive() | {"seed": 0}
 
 
 def changed(job, **head):

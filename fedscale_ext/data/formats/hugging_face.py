@@ -178,7 +178,7 @@ class DatasetsSource(Source):
             raise UserError(f"{named} of {where} holds neither pictures nor numbers, of one shape in each row")
         values = read[columns[0]] if len(columns) == 1 else np.stack([read[name] for name in columns], axis=1)
         entry = known(self.data_set)
-        if entry and entry.values and values[0].size == np.prod(entry.shape):
+        if entry and entry.values and values.ndim == 2 and values.shape[1] == np.prod(entry.shape):  # flat lists
             values = values.reshape(len(values), *entry.shape)
         elif values.ndim < 3:
             values = values.reshape(len(values), 1, 1, -1)
