@@ -60,7 +60,7 @@ class MultiModelAggregator(MethodHooks):
                 self.notice(source)
             self.prepare(info)
             done = self._begin()
-            stopped = self._over_before_it_began()
+            stopped = self._over_before_it_began(done)
             self._wall_from = time.monotonic()
             while done < self.args.rounds and stopped is None:
                 done += 1
@@ -242,10 +242,11 @@ class MultiModelAggregator(MethodHooks):
         progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, later)
         self.checkpoints.save(round, self._components(), progress, in_next_round=round < self.round)
 
-    def _over_before_it_began(self) -> str | None:
-        """Why a resumed job trains no further: its accuracy has converged, or its budget or privacy is spent."""
+    def _over_before_it_began(self, done: int) -> str | None:
+        """Why a job that resumes after ``done`` rounds trains no further; None where it does, and for a new job."""
         job = self.config.job
-        stopped = converged(job, self.args.eval_interval, self.history) or budget_spent(job, self.spent_macs)
+        stopped = self.finished(done) if done else None
+        stopped = stopped or converged(job, self.args.eval_interval, self.history) or budget_spent(job, self.spent_macs)
         return stopped or (self.privacy.spent() if self.privacy is not None else None)
 
     # ---- the steps of a round ----

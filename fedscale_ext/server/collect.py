@@ -1,6 +1,7 @@
 """A round's results as they come in: checked, counted once, and summed without being kept."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -107,7 +108,7 @@ class Collector:
     def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""
         (model,) = {update.item.model for update in good}
-        weight = sum(self._weight(update.item) for update in good)
+        weight = math.fsum(self._weight(update.item) for update in good)
         if header.get("weight") != weight:
             raise Rejected("its sum weighs something else than its clients", f"{weight:g}")
         trained = self._pool[model]

@@ -13,7 +13,7 @@ from fedscale_ext.server.schedule import Schedule
 
 
 class DeadlineNotices:
-    """Tells once per job that clients take longer than an explicit ``deadline_s``."""
+    """Tells once per start of a job that clients take longer than an explicit ``deadline_s``."""
 
     def __init__(self, config: JobConfig, notice: Callable[[str], None]) -> None:
         self._deadline_s = config.job.deadline_s  # only of rule deadline: other rules refuse it

@@ -26,6 +26,7 @@ from fedscale_ext.transport.unit_retries import Dropped, Unit
 
 T = TypeVar("T")
 
+_BOUNDS = ("clip_norm", "max_update_norm", "dp_noise_multiplier", "own_classes", "control_variates")
 _HEADERS = 4 * 1024 * 1024  # bytes of a message that names and figures need, at most
 
 
@@ -45,8 +46,6 @@ class Dispatcher:
     ) -> None:
         self.job, self._method, self._run_units = job, method, run_units
         self.device = executor.device
-        #: the norm that clients' changes are clipped to under differential privacy
-        self.clip_norm = None if method.privacy is None else method.privacy.clip_norm
         #: whether clients report the norm of their change
         self.reports_norms = method.selection is not None and method.selection.norms
         self.sizes: dict[str, int] = {}  # of this round's cohorts, by model key
@@ -60,10 +59,19 @@ class Dispatcher:
                 "batch": job.config.fedscale.batch_size,
                 "precision": job.config.job.precision,
                 "participants": job.config.fedscale.num_participants,
-                # weights that nobody adds up are not kept as factors: another size may be the fastest
+                # what decides whether weights are kept as factors, and how many: another size may be the fastest
+                "optimizer": job.config.job.client_optimizer,
+                "steps": job.config.fedscale.local_steps,
+                "bounds": [key for key in _BOUNDS if getattr(job.config.job, key)],
+                "norms": self.reports_norms,
                 **({} if job.needs_states else {"models": "kept by clients"}),
             }
         )
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The norm that clients' changes are clipped to under differential privacy; it can follow a quantile."""
+        return None if self._method.privacy is None else self._method.privacy.clip_norm
 
     def train(self, round: int, items: Sequence[WorkItem]) -> tuple[list[Update], dict[str, State], Counter[str]]:
         """Have the items trained.
@@ -107,7 +115,8 @@ class Dispatcher:
         """The round's units: clients of one model and objective, cut so that each unit fits into a message."""
         spread = SPREAD[self.device.partition(":")[0]]
         units = plan_units(items, self.job.pool, self.job.task, self.sizes.__getitem__, self.job.unit_size, spread)
-        return [part for unit in units for part in self.in_messages(unit, unit[0].model, client_tensors)]
+        states = self.job.needs_states and not self.job.reduces
+        return [part for unit in units for part in self.in_messages(unit, unit[0].model, client_tensors, states)]
 
     def _collector(self, round: int, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> Collector:
         return Collector(
@@ -158,19 +167,24 @@ class Dispatcher:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
         return self._method.weight(item) if self._method.privacy is None else 1.0
 
-    def in_messages(self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors]) -> list[Sequence[T]]:
-        """A unit cut so that the tensors that its clients get beside a model's state fit into a message with it."""
-        per_client, most_mb = sum(tensors.most(key) for tensors in client_tensors), self.job.config.job.max_message_mb
-        if not per_client:
+    def in_messages(
+        self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors], states: bool = False
+    ) -> list[Sequence[T]]:
+        """A unit cut so that messages have room: for a model's state with the tensors that clients get beside it, and
+        in the answer, with ``states``, for each client's state and tensors."""
+        state, most_mb = self.job.pool[key].cost.bytes, self.job.config.job.max_message_mb
+        per_client, room = sum(tensors.most(key) for tensors in client_tensors), most_mb * 1024 * 1024 - _HEADERS
+        fitting = [room // (state + per_client)] if states else []
+        if per_client:
+            fitting.append((room - state - sum(tensors.in_each_message for tensors in client_tensors)) // per_client)
+        if not fitting:
             return [unit]
-        fixed = self.job.pool[key].cost.bytes + sum(tensors.in_each_message for tensors in client_tensors)
-        room = most_mb * 1024 * 1024 - fixed - _HEADERS
-        if room < per_client:
+        if min(fitting) < 1:
             raise UserError(
                 f"model {key} and the further tensors of one client do not fit into a message of "
                 f"max_message_mb={most_mb}: raise max_message_mb"
             )
-        return in_parts(unit, math.ceil(len(unit) / (room // per_client)))
+        return in_parts(unit, math.ceil(len(unit) / min(fitting)))
 
     def tensors_to_test(self, key: str) -> list[ClientTensors]:
         """The tensors that clients get beside the model of a key of an evaluation."""

@@ -21,7 +21,10 @@ def failure_sentence(diverged: int, clients: int, config: JobConfig) -> str:
 
 
 class DivergenceNotices:
-    """Tells once per job that clients diverged, and once that the test loss is not finite; counts are in records."""
+    """Tells once per start of a job that clients diverged, and once that the test loss is not finite.
+
+    Counts are in records.
+    """
 
     def __init__(self, config: JobConfig, notice: Callable[[str], None]) -> None:
         self._config, self._notice = config, notice

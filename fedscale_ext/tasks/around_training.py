@@ -43,6 +43,8 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
     tested = [item for item in items if able[item.client - 1]]
     sizes = dispatcher.cohort_sizes_of(tested)
     client_tensors = dispatcher.tensors_for(tested)
+    for tensors in client_tensors:
+        tensors.begin(tested)
     spread = SPREAD[dispatcher.device.partition(":")[0]]
     units = plan_units(tested, job.pool, job.task, sizes.__getitem__, job.unit_size, spread)
     return [

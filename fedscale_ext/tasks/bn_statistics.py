@@ -49,9 +49,16 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
     """Return count [], sum [C] and sum of squares [C] of each BatchNorm layer's inputs, float64.
 
     They run over all positions of all samples. ``batches`` [B, C, H, W] pass through the module in training mode:
-    each is normalised by itself.
+    each is normalised by itself. Layers that drop at random do not: these statistics are for tests, which drop nothing.
     """
     module.train()
+    measured = set(layers(module.state_dict()))
+    for (
+        name,
+        part,
+    ) in module.named_modules():  # containers stay in training mode, which decides which exits are computed
+        if name not in measured and next(part.children(), None) is None:
+            part.eval()
     total = template(module.state_dict())  # on the module's device: a GPU that is asked for a value waits for its work
 
     def note(layer: str, x: Tensor) -> None:
@@ -62,7 +69,7 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
 
     hooks = [
         module.get_submodule(layer).register_forward_pre_hook(lambda _, args, layer=layer: note(layer, args[0]))
-        for layer in layers(module.state_dict())
+        for layer in measured
     ]
     try:
         for batch in batches if hooks else ():
@@ -150,6 +157,8 @@ def _measured_clients(job: JobContext, round: int, key: str, served_to: np.ndarr
 
 def client_sums(worker: Worker, module: nn.Module, clients: Sequence[int]) -> State:
     """Return :func:`sums` of ``module`` over the clients' training samples."""
+    # a network of one's own may drop at random nevertheless: what it draws must not depend on what was drawn before
+    torch.manual_seed(int(stream(worker.seed, *clients, EVENT).integers(2**62)))
     rows = [part for client in clients for part in in_batches(worker.data.train_rows(client), worker.test_batch)]
     return sums(module, map(worker.device_inputs, rows))
 

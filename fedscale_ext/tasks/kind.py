@@ -113,14 +113,19 @@ class Dispatcher(Protocol):
 
     job: "JobContext"
     device: str  #: where executors train: "cpu", "cuda"
-    clip_norm: float | None  #: the norm that clients' changes are clipped to under differential privacy
     reports_norms: bool  #: whether clients report the norm of their change
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The norm that clients' changes are clipped to under differential privacy."""
 
     def cohort_sizes_of(self, items: Sequence[WorkItem]) -> dict[str, int]:
         """Return the number of clients that train side by side, by key of their model."""
 
-    def in_messages(self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors]) -> list[Sequence[T]]:
-        """Cut a unit so that each part fits into a message."""
+    def in_messages(
+        self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors], states: bool = False
+    ) -> list[Sequence[T]]:
+        """Cut a unit so that each part fits into a message, and its answer, which has clients' states if ``states``."""
 
     def tensors_to_test(self, key: str) -> list[ClientTensors]:
         """Return the tensors that clients get beside the model of a key of an evaluation."""

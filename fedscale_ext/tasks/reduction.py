@@ -5,6 +5,7 @@ executor, units in their order on the aggregator, in float64. What travels is th
 clients' *changes* in the model's own dtype; rounding it loses less than the rounding of the result.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -41,8 +42,13 @@ class UnitSum:
         self.class_weight: Tensor | None = None  # float64 [classes], where clients count for their own classes only
         self._total: dict[str, Tensor] = {}
         self._states = dict.fromkeys(start, 0.0)  # weight of the clients whose state, not change, is in a total
-        self.weight = 0.0
+        self._weights: list[float] = []
         self.num_unclipped = 0
+
+    @property
+    def weight(self) -> float:
+        """Return the weight of the clients that were added, rounded once: cohorts do not change it."""
+        return math.fsum(self._weights)
 
     def add(
         self, states: CohortState, weights: Sequence[float | None], classes: Tensor | None = None
@@ -65,7 +71,7 @@ class UnitSum:
             for index, (weight, fault) in enumerate(zip(weights, faults, strict=True))
             if weight is not None and fault is None
         ]
-        self.weight += sum(weight for _, weight in good)
+        self._weights += [weight for _, weight in good]
         if norms is not None and self._clip_norm is not None:
             self.num_unclipped += sum(norms[index] <= self._clip_norm for index, _ in good)
             good = [(index, weight * clip_factor(norms[index], self._clip_norm)) for index, weight in good]

@@ -25,7 +25,7 @@ class Board:
     """Assigns each unit to one executor and gathers one result per unit; all waits are bounded.
 
     Several calls take a function ``active``, which returns whether the caller still waits for the answer. Whoever
-    changes what it returns must call :meth:`wake` afterwards. Every call of a process except :meth:`register` raises
+    changes what it returns must call :meth:`wake` afterwards. :meth:`take`, :meth:`renew` and :meth:`stay` raise
     leases.NotRegistered if the process is not registered.
 
     Args:
@@ -156,6 +156,7 @@ class Board:
             if replaced is not None:
                 self._tracker.leave(replaced, dead=True)
                 self._tracker.counts["executors replaced"] += 1
+            self._tracker.come_back(worker)
             self._changed.notify_all()
 
     def renew(self, worker: Worker) -> None:

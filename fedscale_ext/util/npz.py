@@ -81,6 +81,8 @@ def _array(file: Any, size: int) -> np.ndarray:
     if file.tell() + claimed != size:
         raise ValueError(f"its header claims {dtype}{list(shape)[:8]}, which is not what follows")
     if not claimed:
+        if math.prod(shape):  # NumPy would set aside memory for text without characters
+            raise ValueError(f"its header claims {dtype}{list(shape)[:8]}, whose values have no bytes")
         return np.zeros(shape, dtype)
     return np.frombuffer(file.read(claimed), dtype).reshape(shape, order="F" if fortran else "C")
 

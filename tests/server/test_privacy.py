@@ -29,7 +29,7 @@ from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.report.tables import summary_table
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.reduction import ModelMean
+from fedscale_ext.tasks.reduction import ModelMean, UnitSum
 from fedscale_ext.tasks.update_checks import Rejected, checked_num_unclipped, checked_sum
 from fedscale_ext.transport import wire
 from server.test_jobs import FEDTRANS, assert_equal, command, in_process
@@ -136,6 +136,20 @@ def test_a_resumed_job_has_the_same_noise_norm_and_account(job_file: Path) -> No
     norms = [line["privacy"]["clip_norm"] for line in unbroken["rounds"]]
     assert len(set(norms)) == len(norms) == 6
     assert all(line["privacy"]["within"] is not None for line in unbroken["rounds"])
+
+
+def test_clients_clip_to_the_norm_of_their_round(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is made for the norm that follows the quantile: with another one, epsilon would not hold."""
+    norms: list[float] = []
+    plain = UnitSum.__init__
+
+    def noted(self: UnitSum, start: Any, most: Any, clip_norm: float, spec: Any) -> None:
+        norms.append(clip_norm)
+        plain(self, start, most, clip_norm, spec)
+
+    monkeypatch.setattr(UnitSum, "__init__", noted)
+    summary = run(job_file, **NOISE, rounds=3, dp_target_quantile=0.5)
+    assert list(dict.fromkeys(norms)) == [line["privacy"]["clip_norm"] for line in lines(summary)]
 
 
 def test_counted_participations_survive_resuming(job_file: Path) -> None:

@@ -112,6 +112,14 @@ def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
     assert load_job(log_dir(job_file)).finished and all(path.exists() for path in of_the_end)
 
 
+def test_a_job_that_its_method_has_ended_trains_no_further(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is killed while its results are written, and started again."""
+    monkeypatch.setattr(FedYogiAggregator, "finished", lambda self, round: "it is done" if round >= 2 else None)
+    run(job_file, rounds=5)
+    run(job_file, rounds=5, resume=True)
+    assert load_job(log_dir(job_file)).summary["rounds"] == 2
+
+
 def test_the_count_of_untrained_clients_is_that_of_the_end(job_file: Path) -> None:
     keys = {"method": "local", "eval_interval": 1, "num_participants": 1}
     untrained = "of 6 tested clients never trained"

@@ -130,6 +130,12 @@ def test_every_method_with_types_tells_both_and_neither_changes_the_job(job_file
     assert rows["all"]["accuracy_after_training"] == pytest.approx(on["after_training"]["mean"])
 
 
+def test_clients_have_control_variates_of_a_model_that_nobody_trained(job_file: Path) -> None:
+    keys = {**typed("moss", **{"moss.epochs": 1}), "rounds": 1, "num_participants": 1, "control_variates": True}
+    summary = run(job_file, "job", **keys)
+    assert summary["after_training"]["tested"] == summary["accuracy"]["tested"] > 1
+
+
 def test_units_play_no_part(job_file: Path) -> None:
     one, again = run(job_file, "one", **typed("dsfl")), run(job_file, "again", **typed("dsfl"), unit_size=2)
     for name in ("before_training", "after_training"):

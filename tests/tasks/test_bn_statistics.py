@@ -1,11 +1,13 @@
 """BatchNorm's statistics measured in a pass over clients' data."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import fedscale_ext
 from fedscale_ext import models
@@ -13,7 +15,7 @@ from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.multi_exit import family as multi_exit
-from fedscale_ext.tasks.bn_statistics import in_batches, layers, sums, template, with_statistics
+from fedscale_ext.tasks.bn_statistics import client_sums, in_batches, layers, sums, template, with_statistics
 
 SHAPE = (1, 8, 8)
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
@@ -46,6 +48,38 @@ def test_the_first_layer_has_torchs_own_statistics_of_the_pooled_data() -> None:
     # what averaging batches' variances leaves out: how the clients' means differ
     between = torch.stack([network().stem.conv(samples).var((0, 2, 3)) for samples in data]).mean(0)
     assert (state["stem.bn.running_var"] > between).any()
+
+
+def test_what_drops_at_random_in_training_drops_nothing_here() -> None:
+    """Tests drop nothing, either; and what was drawn before must not decide."""
+    plain, drops = (
+        nn.Sequential(nn.Conv2d(1, 4, 3), layer, nn.BatchNorm2d(4), nn.Sequential(nn.ReLU(), nn.BatchNorm2d(4)))
+        for layer in (nn.Identity(), nn.Dropout(0.5))
+    )
+    drops.load_state_dict(plain.state_dict())
+    for one, other in zip(sums(plain, clients(5)).values(), sums(drops, clients(5)).values(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_network_that_drops_by_a_function_draws_the_same_whatever_was_drawn_before() -> None:
+    class Drops(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm2d(1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(functional.dropout(x, 0.5, self.training))
+
+    data = clients(6, 8)
+    worker = SimpleNamespace(
+        data=SimpleNamespace(train_rows=lambda client: np.arange(len(data[client - 1]))),
+        test_batch=100, seed=1, device_inputs=lambda rows: data[len(rows) == 8],
+    )  # fmt: skip
+    first = client_sums(worker, Drops(), [1, 2])
+    torch.rand(5)
+    assert all(torch.equal(first[name], tensor) for name, tensor in client_sums(worker, Drops(), [1, 2]).items())
+    other = client_sums(SimpleNamespace(**{**vars(worker), "seed": 2}), Drops(), [1, 2])
+    assert not torch.equal(first["norm.sum"], other["norm.sum"])
 
 
 def test_several_clients_equal_one_pass() -> None:

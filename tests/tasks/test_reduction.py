@@ -1,11 +1,13 @@
 """Sums of a round: which units an entry's mean is over, and that the size of blocks plays no part."""
 
+import math
+
 import pytest
 import torch
 
 from fedscale_ext.core.types import Coverage
 from fedscale_ext.tasks import reduction
-from fedscale_ext.tasks.reduction import ModelMean
+from fedscale_ext.tasks.reduction import ModelMean, UnitSum
 
 START = {"w": torch.ones(3, 2), "steps": torch.tensor(4)}
 ROWS: Coverage = {"w": (torch.tensor([0, 2]), None)}
@@ -36,6 +38,17 @@ def test_rows_may_weigh_less_than_their_unit() -> None:
 def test_a_model_without_units_stays_as_it_is() -> None:
     state = ModelMean(START).state()
     assert all(torch.equal(state[name], START[name]) for name in START)
+
+
+def test_cohorts_do_not_change_the_weight_of_a_unit() -> None:
+    """The aggregator adds the same weights, client by client."""
+    weights = [math.sqrt(client) for client in range(1, 30)]
+    for size in (1, 4, 29):
+        total = UnitSum(START)
+        for begin in range(0, len(weights), size):
+            part = weights[begin : begin + size]
+            total.add({name: torch.stack([tensor] * len(part)) for name, tensor in START.items()}, part)
+        assert total.weight == math.fsum(weights)
 
 
 def test_blocks_do_not_change_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -293,6 +293,17 @@ def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit() -> None:
     assert board.take_now(A) == Assignment(unit(1), 3)  # only B counts
 
 
+def test_one_that_was_lost_and_registers_again_was_not_killed_either() -> None:
+    board = Timed(A, B)
+    board.tracker.add([unit(1)])
+    board.take_now(A)
+    board.after(40.0, B)
+    board.register(A)
+    board.take_now(B)
+    board.after(40.0, A)
+    assert board.take_now(A) == Assignment(unit(1), 3)  # only B counts
+
+
 def test_with_nobody_left_the_wait_for_a_replacement_is_bounded_and_names_them() -> None:
     board = Timed(A, B)
     board.tracker.add([unit(1)])
