@@ -7,7 +7,8 @@ from evals.fedoras.points import bars_of
 from evals.fedoras.settings import main
 from evals.fedoras.tiers import RANDOM, SUPERNET, by_tier, figures_of, has_twins, results, row, tier_label
 from evals.paper.experiment import Arm, Experiment, Run
-from evals.paper.orders import Order
+from evals.paper.floor_table import above_both
+from evals.paper.orders import Order, Row
 
 GAIN = "gain pp"
 ALPHAS = ("1000", "1", "0.1")
@@ -50,6 +51,19 @@ def with_gains(runs: Sequence[Run]) -> list[Run]:
 def above(data: str = "", tiers: Sequence[int] = (1, 2, 3, 4)) -> list[Order]:
     """The supernet's weights above random ones in each tier."""
     return [Order(ACCURACY, tier_label(tier), tier_label(tier, RANDOM), data=data) for tier in tiers]
+
+
+def beside_a_better_linear_model(rows: Sequence[Row], floor_rows: Sequence[Row]) -> dict[tuple[str, str], str]:
+    """Gains of tiers whose networks, with both weights, are below a linear model: they have no floor of their own."""
+    by_name = {(each["data"], each["label"]): each for each in rows}
+    reasons = {}
+    for alpha in ALPHAS:
+        for tier in range(1, 5):
+            pair = [by_name.get((f"cifar10-h{alpha}", tier_label(tier, weights))) for weights in (SUPERNET, RANDOM)]
+            both = [each for each in pair if each is not None and ACCURACY in each["figures"]]
+            if len(both) == 2 and above_both(floor_rows, ACCURACY, *both) is not None:
+                reasons["cifar10", gain_label(tier, alpha)] = "is of networks below a linear model"
+    return reasons
 
 
 def arms() -> list[Arm]:

@@ -2,9 +2,9 @@
 
 H1 is judged by both measures: the last exit on all test samples, and each client by its own deepest exit (public code).
 Other accuracies are the global model's, as a mean over the last quarter of the rounds. Weights of different k come from
-different jobs, so that their errors are compared in parts of the trained weights' size (H5). "Does not help" (H9) is no
-better than ``orders.EQUAL``; where the paper says "holds" (H10), it is HypeMeFed that must be above. H6 and H7 come
-from `hypernetwork_cost`, which trains no job.
+different jobs, so that their errors are compared in parts of the trained weights' size (H5). "At least level" (H1) and
+"does not help" (H9) are within ``orders.EQUAL``; where the paper says "holds" (H10), it is HypeMeFed that must be above.
+H6 and H7 come from `hypernetwork_cost`, which trains no job.
 """
 
 import json
@@ -24,9 +24,9 @@ _ABOVE_SMALLEST = [Order(GLOBAL, HYPEMEFED, SMALLEST)]
 _K = [f"k={k}" for k in COMPONENTS]
 CLAIMS: dict[str, Claim] = {
     "H1": Claim("Global accuracy: FedAvg-L at least level with HypeMeFed, HypeMeFed above FedAvg-S", "fig7",
-                [Order(GLOBAL, LARGEST, HYPEMEFED), *_ABOVE_SMALLEST]),
+                [Order(GLOBAL, LARGEST, HYPEMEFED, slack=EQUAL), *_ABOVE_SMALLEST]),
     "H1, own exits": Claim("The same order by each client's deepest exit, as in public code", "fig7",
-                           [Order(OWN_EXIT, LARGEST, HYPEMEFED), Order(OWN_EXIT, HYPEMEFED, SMALLEST)]),
+                           [Order(OWN_EXIT, LARGEST, HYPEMEFED, slack=EQUAL), Order(OWN_EXIT, HYPEMEFED, SMALLEST)]),
     "H2": Claim("HypeMeFed is above HeteroFL, ScaleFL, FedRolex and LotteryFL", "fig7",
                 [Order(GLOBAL, HYPEMEFED, rival) for rival in RIVALS]),
     "H3": Claim("Multi-exit networks and hypernetworks each help, most together", "fig3a",

@@ -8,7 +8,7 @@ from evals.paper.experiment import Experiment
 from evals.paper.orders import Order
 
 WITHOUT = "Moss without FILE"
-BETTER = [Order(ROUNDS, WITHOUT, MOSS), more_accurate(MOSS, WITHOUT)]
+MORE_ROUNDS, LESS_ACCURATE = [Order(ROUNDS, WITHOUT, MOSS)], [more_accurate(MOSS, WITHOUT)]
 EXPERIMENT = Experiment(
     "fig9",
     "Figure 9: with and without FILE",
@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     ALL_COLUMNS,
     plots.bars(ROUNDS, SECONDS, ENERGY, ACCURACY),
     rows=by_type,
-    orders=BETTER,
+    orders=[*MORE_ROUNDS, *LESS_ACCURATE],
 )
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def charged(figures: Mapping[str, float], sizes: Sequence[float] | None) -> dict
     return without_transmission | dict(zip(columns("MB"), [*values, float(np.mean(values))], strict=True))
 
 
-def says_nothing_of_convergence(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
+def says_nothing_of_convergence(rows: Sequence[Row], _: Sequence[Row]) -> dict[tuple[str, str], str]:
     """Rows whose rounds until accuracies settle are not to be compared, by data set and label, and why: such as are no
     more accurate than local training, on devices' own samples and on all's alike (what has collapsed settles at once),
     or have a type that settles at the last evaluation (it might have gone on)."""

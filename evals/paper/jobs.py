@@ -155,13 +155,15 @@ def figures(log_dir: Path) -> dict[str, float]:
 
 
 def at_convergence(log_dir: Path) -> dict[str, float]:
-    """Rounds, cost and best accuracy of a job up to where FedTrans's stop rule first held; to the last round where it
-    never did. By the job's ``stop_gain``, ``stop_patience`` and ``stop_unit``, or the appendix's 1 % over 10 rounds."""
+    """Rounds, cost and best accuracy of a job up to where FedTrans's stop rule first held; none where it never did.
+
+    By the job's ``stop_gain``, ``stop_patience`` and ``stop_unit``, or the appendix's 1 % over 10 rounds."""
     config = {**_STOP_RULE, **{key: value for key, value in summary(log_dir)["config"].items() if value is not None}}
     records = read_records(log_dir / "metrics.jsonl")
     seen = mean_accuracies(records)
     end = converged_round(seen, config["stop_gain"], config["stop_patience"], config["stop_unit"])
-    end = records[-1].round if end is None else end
+    if end is None:  # a cost of all rounds would be one at equal rounds, which decides nothing
+        return {}
     until = spent(record for record in records if record.round <= end)
     return {
         "rounds to convergence": float(end),

@@ -36,7 +36,8 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable"
 NOT_RUN, LINEAR_ABOVE = "not run", "a linear model is above"
 MOST_WORDS = 12  # of a table's cell
 Published = Mapping[str, Mapping[str, float]]  # figures by column, by label
-LeavesOut = Callable[[Sequence[Row]], Mapping[tuple[str, str], str]]  # of rows: why, by data set and label
+LeavesOut = Callable[[Sequence[Row], Sequence[Row]], Mapping[tuple[str, str], str]]
+"""Of rows and those of the floors: why a row is left out, by data set and label."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def evidence(
 
     ``incomparable`` says by label why a row cannot stand beside the others; it is left out.
     """
-    unfit = dict({} if claim.leaves_out is None else claim.leaves_out(rows))
+    unfit = dict({} if claim.leaves_out is None else claim.leaves_out(rows, floor_rows))
     for label, reason in (incomparable or {}).items():
         unfit |= {(row["data"], label): reason for row in rows if row["label"] == label}
     by_data: dict[str, list[Finding]] = {}

@@ -1,5 +1,5 @@
-"""What papers claim: one method's figure above another's. Compared seed by seed, as jobs of a seed share their data,
-devices and participants."""
+"""What papers claim: one method's figure above another's. Compared seed by seed, as jobs of a seed share their data and
+devices, and their participants where methods select them alike."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -9,7 +9,6 @@ from fedscale_ext.entry import launch
 from fedscale_ext.server import grpc_server
 from fedscale_ext.tasks import train
 from fedscale_ext.tasks import update_checks as checks
-from fedscale_ext.transport import connection
 from fedscale_ext.transport import executor_link as link
 
 
@@ -29,11 +28,11 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def strip() -> None:
     """Take it all out of this process."""
-    connection.SignedChannel = lambda channel, *_: channel  # type: ignore[misc, assignment]
+    link.SignedChannel = lambda channel, *_: channel  # type: ignore[misc, assignment]
     grpc_server.SignatureCheck = _LetIn  # type: ignore[misc, assignment]
     grpc_server.check_answer = _nothing  # type: ignore[assignment]
     checks.fault_in_state = _nothing  # type: ignore[assignment]
-    train.check_figures = _nothing  # type: ignore[assignment]
+    train.check_figures = checks.check_figures = _nothing  # type: ignore[assignment]
     link.Link._live = _nothing  # type: ignore[method-assign]
 
 

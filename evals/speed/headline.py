@@ -125,7 +125,7 @@ def main() -> None:
         "",
         f"2,000 rounds with {1 + ROUNDS // EVALUATE} evaluations, growing at the fastest pace that the paper's values "
         f"allow: {whole(found) / 3600:.2f} hours. Without growth: "
-        f"{ROUNDS * found[1]['seconds'] / 3600:.2f} hours.",
+        f"{whole({1: found[1]}) / 3600:.2f} hours.",
     ]
     print("\n".join(lines))
     (HERE / asked.page).write_text("\n".join(lines) + "\n", encoding="utf-8")

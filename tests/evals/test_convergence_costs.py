@@ -7,7 +7,6 @@ import pytest
 
 import fedscale_ext
 from evals.paper import jobs
-from evals.paper.orders import COSTS
 
 
 def test_costs_are_told_up_to_where_the_accuracy_converged(job_file: Path) -> None:
@@ -16,9 +15,8 @@ def test_costs_are_told_up_to_where_the_accuracy_converged(job_file: Path) -> No
     log_dir = summary_file.parent
     rounds = [json.loads(line) for line in (log_dir / "metrics.jsonl").read_text().splitlines()]
     figures = jobs.figures(log_dir)
-    assert figures["rounds to convergence"] == 3  # ten rounds have not passed
-    for cost in COSTS:
-        assert figures[f"{cost} at convergence"] == pytest.approx(figures[cost]), cost
+    # ten rounds have not passed: costs of all three would be some at equal rounds
+    assert not [name for name in figures if "convergence" in name]
     summary = json.loads(summary_file.read_text())
     summary["config"] |= {"stop_gain": 1.0, "stop_patience": 1}
     summary_file.write_text(json.dumps(summary))

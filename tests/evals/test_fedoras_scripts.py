@@ -29,11 +29,12 @@ from evals.fedoras import (
 )
 from evals.fedoras.arms import ACCURACY, FEDORAS, MEAN, MMACS, PEAK, SPREAD, WORST, with_twins
 from evals.fedoras.settings import DATA, PAPER, SUPERNET_DECAY, SUPERNET_ROUNDS, TWIN_ROUNDS, UNTIL_DONE
-from evals.fedoras.tiers import RANDOM, each_tier, results, tier_label
+from evals.fedoras.tiers import RANDOM, SUPERNET, each_tier, results, tier_label
 from evals.paper import jobs, output
 from evals.paper import ledger as judge
 from evals.paper.engine import planned
 from evals.paper.experiment import Arm, Run
+from evals.paper.floor_table import LINEAR, TESTED_ON
 from evals.paper.job_keys import resolved
 from evals.paper.orders import Order
 from evals.paper.output import experiment_of
@@ -369,3 +370,18 @@ def test_perplexity_is_counted_in_both_ways() -> None:
     assert perplexities[texts.CLIENTS] == pytest.approx((2 + 32 ** (1 / 3)) / 2)
     assert perplexities[texts.CLIENTS_STD] == pytest.approx((32 ** (1 / 3) - 2) / 2)
     assert perplexities[texts.WORST_CLIENT] == pytest.approx(32 ** (1 / 3))
+
+
+def test_gains_of_networks_below_a_linear_model_say_nothing() -> None:
+    def row(label: str, data: str, value: float, column: str = ACCURACY) -> dict[str, Any]:
+        return {"label": label, "data": data, "figures": {column: {"mean": value}}}
+
+    rows = [
+        row(tier_label(tier, weights), f"cifar10-h{alpha}", value)
+        for alpha, value in (("0.1", 30.0), ("1", 50.0))
+        for tier in range(1, 5)
+        for weights in (SUPERNET, RANDOM)
+    ]
+    floors = [row(LINEAR, f"cifar10-h{alpha}", 38.0, TESTED_ON[ACCURACY]) for alpha in ("0.1", "1")]
+    reasons = table6.beside_a_better_linear_model(rows, floors)
+    assert set(reasons) == {("cifar10", table6.gain_label(tier, "0.1")) for tier in range(1, 5)}

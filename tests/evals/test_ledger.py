@@ -208,11 +208,11 @@ def test_a_claim_over_all_tables_has_their_notes_and_leaves_out_their_rows(tmp_p
 
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     claim = Claim("A is above all", "x", [Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C")],
-                  lambda rows: {("any", "C"): "collapsed"})  # fmt: skip
+                  lambda rows, floors: {("any", "C"): "collapsed"})  # fmt: skip
     rows = [row(label, values, ACCURACY) for label, values in (("A", [74, 75, 76]), ("B", [70] * 3), ("C", [9] * 3))]
     judgement = judged(claim, rows)
     assert judgement.outcome == HOLDS and judgement.evidence[0].notes == ["left out, as it collapsed: C"]
-    nothing = judged(Claim("", "x", claim.orders, lambda rows: {("any", "A"): "collapsed"}), rows)
+    nothing = judged(Claim("", "x", claim.orders, lambda rows, floors: {("any", "A"): "collapsed"}), rows)
     assert (nothing.outcome, nothing.reason) == (OPEN, "nothing is left to compare")
 
 

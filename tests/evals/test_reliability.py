@@ -1,5 +1,7 @@
 """Two kills of the matrix with the real command; evals/reliability/matrix.py runs all of them."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from job_results import result
 import fedscale_ext
 from evals.reliability import cells, engines, matrix
 from evals.reliability.soak import slope
+from fedscale_ext.util.package import PACKAGE
 
 KILLS = {"executor 2": [("training", 1)], "aggregator": [("checkpoint_rename", 2)]}
 
@@ -50,3 +53,19 @@ def test_engines_whose_digests_differ_are_not_called_equal() -> None:
     assert "All digests are equal" in engines.page(9, [one, one], 0.0)
     text = engines.page(9, [one, other], 0.0)
     assert "The digests DIFFER" in text and "| ray | a node | 4 | `cdcdcdcdcdcdcdcd` |" in text
+
+
+def test_without_guards_nothing_is_signed_or_checked() -> None:
+    """In a process of its own, as the guards do not come back."""
+    program = """
+from evals.reliability import bare
+from fedscale_ext.server import grpc_server
+from fedscale_ext.tasks import train, update_checks
+from fedscale_ext.transport import executor_link
+bare.strip()
+assert executor_link.SignedChannel("channel", "signer", 1, 256) == "channel"
+assert grpc_server.SignatureCheck().intercept_service(lambda details: details, "call") == "call"
+assert update_checks.fault_in_state({}, {"w": 1}) is None
+assert train.check_figures() is update_checks.check_figures() is grpc_server.check_answer() is None
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)

@@ -299,3 +299,8 @@ def test_the_whole_command_runs_on_a_cpu_and_makes_its_page(tmp_path: Path, caps
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert text == page(json.loads(json.dumps(lines))) and text.strip() in capsys.readouterr().out
     assert (command.HERE.parent / "gpu.md").read_bytes() == of_a_gpu
+
+
+def test_a_job_without_growth_has_evaluations_too() -> None:
+    found = {1: {"seconds": 3.6, "test_s": 36.0}, 2: {"seconds": 7.2, "test_s": 72.0}}
+    assert headline.whole({1: found[1]}) == pytest.approx(2_000 * 3.6 + 41 * 36.0)

@@ -126,10 +126,12 @@ class Measurements:
     def _with_memory(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if not self.setting.on_gpu:
             return work()
-        gc.collect()  # what an earlier measurement left does not count in this one
+        gc.collect()
         torch.cuda.reset_peak_memory_stats(self.setting.device)
+        before = torch.cuda.memory_allocated(self.setting.device)  # what an earlier measurement left does not count
         figures = work()
-        return {**figures, "gpu_mb": round(torch.cuda.max_memory_allocated(self.setting.device) / 2**20, 1)}
+        most = torch.cuda.max_memory_allocated(self.setting.device)
+        return {**figures, "gpu_mb": round((most - before) / 2**20, 1)}
 
     def _write(self) -> None:
         """Replace the file by all lines so far: a reader sees whole lines only."""
