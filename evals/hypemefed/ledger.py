@@ -3,8 +3,8 @@
 H1 is judged by both measures: the last exit on all test samples, and each client by its own deepest exit (public code).
 Other accuracies are the global model's, as a mean over the last quarter of the rounds. Weights of different k come from
 different jobs, so that their errors are compared in parts of the trained weights' size (H5). "At least level" (H1) and
-"does not help" (H9) are within ``orders.EQUAL``; where the paper says "holds" (H10), it is HypeMeFed that must be above.
-H6 and H7 come from `hypernetwork_cost`, which trains no job.
+"does not help" (H9) are within ``orders.EQUAL``; where the paper says "holds" (H10), HypeMeFed must be above. H6 and H7
+come from `hypernetwork_cost`, which trains no job.
 """
 
 import json
