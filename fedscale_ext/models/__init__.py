@@ -6,6 +6,7 @@ from fedscale_ext.models.dense import dense
 from fedscale_ext.models.files import configured_spec
 from fedscale_ext.models.registry import (
     build,
+    drawn_by,
     family,
     initial_state,
     layout,
@@ -27,6 +28,7 @@ __all__ = [
     "configured_spec",
     "cost",
     "dense",
+    "drawn_by",
     "family",
     "group_widths",
     "initial_state",

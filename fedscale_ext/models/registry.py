@@ -8,7 +8,7 @@ whose object is the module.
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from importlib.metadata import entry_points
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.models.supernet import family as supernet
 
 ENTRY_POINT_GROUP = "fedscale_ext.models"
+DrawnBy = Literal["inputs", "outputs", "nothing"]
 
 
 class Family(Protocol):
@@ -40,6 +41,7 @@ class Family(Protocol):
     file's spec with another field is refused. A family may have ``cost``, where it knows that
     without building, and ``completed``, which fills in what a spec file leaves to the task (``SHORT``:
     further fields that only such files have). ``reads_symbols``: spec -> whether the network reads numbers of symbols.
+    ``DRAWN_BY``: on what the spread of fresh weights depends (:func:`drawn_by`).
     """
 
     @property
@@ -156,6 +158,16 @@ def check_symbols(model: str, spec: ModelSpec, text: bool | None) -> None:
     raise UserError(
         f"the model {model} reads {read}, and this data set has {samples}: name one that reads these, such as {other}"
     )
+
+
+def drawn_by(spec: ModelSpec) -> DrawnBy:
+    """Return on what the spread of a layer's fresh weights depends.
+
+    ``inputs``: how many it reads, as torch draws them. ``outputs``: the same, but for convolutions how many channels
+    they write (``parts.initialise``). ``nothing``: a narrower network's weights spread as the whole one's.
+    """
+    answer: DrawnBy = getattr(family(spec), "DRAWN_BY", "inputs")
+    return answer
 
 
 def build(spec: ModelSpec) -> nn.Module:

@@ -8,8 +8,11 @@ The paper's split and mix, as the authors' code has them:
   its data, as in the code, where one loop over batches steps every base.
 * The server averages each base by its clients' samples; k bases are served as the mean of their logits. Which k: the
   first of b0, b1, …, as in the code (which can also sort them by validation accuracy), so that budgets are nested.
-* ``rescale_init``: weights and biases of layers that read channels which were split away start as those of the full
-  model would, from a uniform distribution whose bound has the full model's fan-in: sqrt(r) times the usual values.
+* ``rescale_init``: weights and biases start as those of the full model would. In the code, that is a uniform
+  distribution whose bound has the full model's fan-in: sqrt(r) times the usual values where channels that a layer reads
+  were split away. Convolutions that He et al.'s fan-out scales have sqrt(r) where channels that they write were split
+  away. Nothing is left to do if a base net's weights have the full model's scale anyway: vision transformers, and
+  networks of the user's own, which are cut from a whole one.
 * ``rescale_layer``: while training, the code divides layers' outputs by r in front of BatchNorm. BatchNorm with a
   batch's own statistics divides that factor out again, but for its eps, which then counts r^2 times as much; nor does
   a gradient change. So nothing is left to do here; layers without BatchNorm behind them have no rescaling.
@@ -42,8 +45,10 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
+from fedscale_ext.models import Axis
 from fedscale_ext.server.announcements import ModelChoice
 
+_CONVOLUTION_AXES = 4
 _MOST_BASES = 128  # each is a model of its own
 
 
@@ -53,7 +58,8 @@ class SplitMixParams:
 
     Attributes:
         r: Width of a base net as a share of the model's, one over a whole number: there are B = 1 / r base nets.
-        rescale_init: Base nets start with weights of the full model's scale.
+        rescale_init: Base nets start with weights of the full model's scale, as a ``vit`` or a network of your own
+            does in any case.
         dense: Grouped convolutions become dense, as for FedTrans's baselines (its appendix A).
 
     """
@@ -75,7 +81,7 @@ class SplitMixParams:
 
 
 def rescaled(state: State, base: ModelSpec, full: ModelSpec) -> State:
-    """Scale a base net's fresh state as the full model's fan-in asks (``rescale_init``).
+    """Scale a base net's fresh state as the full model's is (``rescale_init``).
 
     Args:
         state: The base net's fresh state.
@@ -86,16 +92,22 @@ def rescaled(state: State, base: ModelSpec, full: ModelSpec) -> State:
         The scaled state.
 
     """
+    drawn_by, result = models.drawn_by(base), dict(state)
+    if drawn_by == "nothing":
+        return result
     narrow, wide = models.group_widths(base), models.group_widths(full)
-    result = dict(state)
+
+    def scale(tensor: str, channels: Axis | None) -> None:
+        if tensor in state and channels is not None:
+            result[tensor] = state[tensor] * (narrow[channels.group] / wide[channels.group]) ** 0.5
+
     for name, axes in models.layout(base).items():
-        source = axes[1] if len(axes) > 1 else None
-        if source is None or not name.endswith(".weight"):
+        if len(axes) < 2 or not name.endswith(".weight"):
             continue
-        factor = (narrow[source.group] / wide[source.group]) ** 0.5
-        for tensor in (name, name.removesuffix("weight") + "bias"):
-            if tensor in state:
-                result[tensor] = state[tensor] * factor
+        read = axes[1] if axes[1] is not None and axes[1].role == "in" else None  # an embedding writes its columns
+        by_outputs = drawn_by == "outputs" and len(axes) == _CONVOLUTION_AXES
+        scale(name, axes[0] if by_outputs else read)
+        scale(name.removesuffix("weight") + "bias", read)
     return result
 
 

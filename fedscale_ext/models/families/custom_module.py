@@ -30,6 +30,7 @@ from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families.torchvision_models import read_channels
 
 FIELDS = ("network", "arguments", "input_shape", "num_classes", "widths")
+DRAWN_BY = "nothing"  # by all of the whole network, which is cut
 NAMED: Mapping[str, Callable[[tuple[int, int, int], int], ModelSpec]] = {}
 
 _FORM = "write a custom model as package.module:Class or package.module:Class(name=value)"

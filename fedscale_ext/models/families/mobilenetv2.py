@@ -96,6 +96,7 @@ def _check(spec: ModelSpec) -> None:
 
 
 FIELDS = ("input_shape", "num_classes", "stem", "stride", "blocks", "last")
+DRAWN_BY = "outputs"
 NAMED = {"mobilenetv2": mobilenetv2, "mobilenetv2_thin": mobilenetv2_thin}
 
 

@@ -128,6 +128,7 @@ def make(
 
 
 FIELDS = ("input_shape", "num_classes", "stem", "stride", "blocks", "last", "hidden", "dense")
+DRAWN_BY = "outputs"
 NAMED = {"mobilenetv3_small": small}
 
 

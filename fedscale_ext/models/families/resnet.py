@@ -194,6 +194,7 @@ def _photo(widths: Sequence[int], per_stage: int, input_shape: Shape, num_classe
 
 
 FIELDS = ("input_shape", "num_classes", "stem", "kernel", "stride", "pool", "blocks")
+DRAWN_BY = "outputs"
 NAMED = {
     "resnet18": resnet18,
     "resnet18_openimage": resnet18_openimage,

@@ -146,6 +146,7 @@ def small(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
 
 
 FIELDS = ("input_shape", "num_classes", "blocks", "patch", "width", "head_dim", "mlp")
+DRAWN_BY = "nothing"
 NAMED = {"vit_small": small}
 
 

@@ -176,6 +176,8 @@ def _named(name: str, fields: Mapping[str, Any], input_shape: Shape, num_classes
     return make(input_shape=input_shape, num_classes=num_classes, **fields, **_BACKBONES[name])
 
 
+DRAWN_BY = "outputs"
+
 # single_exit_...: the same with the last exit only, a plain network for methods that know no exits; first_exit_...:
 # what all clients afford of it, the network up to its first exit
 NAMED: dict[str, Callable[[Shape, int], ModelSpec]] = {

@@ -70,6 +70,38 @@ def test_fresh_weights_have_the_full_models_scale_but_where_the_input_is_read() 
     assert not torch.equal(on.pool["b0"].state["head.linear.weight"], off.pool["b0"].state["head.linear.weight"])
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        "cnn_small",
+        "resnet18",
+        "mobilenetv3_small",
+        "vit_small",
+        "multi_exit_mlp",
+        "tests.models.channels.networks:Net(width=32)",
+    ],
+)
+def test_whatever_draws_the_weights_they_have_the_full_models_scale(model: str) -> None:
+    full = models.configured_spec(model, (3, 32, 32), 10)
+    base = narrowed(full, 0.25)
+    state = splitmix.rescaled(models.initial_state(base, 3), base, full)
+    compared = 0
+    for name, tensor in models.initial_state(full, 3).items():
+        if tensor.dim() > 1 and state[name].numel() > 300:
+            assert float(state[name].std() / tensor.std()) == pytest.approx(1, abs=0.2), name
+            compared += 1
+    assert compared
+
+
+def test_an_embedding_stays_as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("fedscale_ext.models.families.custom_module.DRAWN_BY")
+    full = models.configured_spec("tests.models.channels.networks:Symbols", (1, 1, 12), 4)
+    base = narrowed(full, 0.25)
+    plain = models.initial_state(base, 3)
+    rescaled = splitmix.rescaled(plain, base, full)
+    assert [name for name in plain if not torch.equal(plain[name], rescaled[name])] == ["head.weight", "head.bias"]
+
+
 def test_dividing_in_front_of_batchnorm_changes_nothing_but_eps() -> None:
     # why there is no rescale_layer
     torch.manual_seed(1)

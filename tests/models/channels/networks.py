@@ -48,6 +48,18 @@ class Reading(Net):
         self.rates = [rate.item() for rate in torch.linspace(0, 0.1, 3)]
 
 
+class Symbols(nn.Module):
+    """It reads numbers of symbols."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(9, 8)
+        self.head = nn.Linear(8, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.embedding(x.flatten(1).long()).mean(1))
+
+
 class Fixed(nn.Module):
     """It names its number of channels in the forward pass."""
 
