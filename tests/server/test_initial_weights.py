@@ -37,6 +37,16 @@ def test_the_first_model_has_these_weights(tmp_path: Path, method: str) -> None:
     assert not equal(next(iter(server(method_class(method), method).pool)).state, load_model(Path(path))[1])
 
 
+@pytest.mark.parametrize("method", ["lotteryfl", "splitmix"])
+def test_a_method_that_goes_back_to_random_weights_or_has_several_models_does_not_take_them(
+    tmp_path: Path, method: str
+) -> None:
+    aggregator = server(method_class(method), method, initial_weights=saved(tmp_path))
+    assert not aggregator.weights_given  # the job is refused then
+    plain = server(method_class(method), method)
+    assert equal(next(iter(aggregator.pool)).state, next(iter(plain.pool)).state)
+
+
 def test_the_key_decides_a_jobs_result(tmp_path: Path) -> None:
     assert make_config({}, {"initial_weights": "m3.safetensors"}).decisive() != make_config({}, {}).decisive()
 

@@ -36,6 +36,7 @@ from fedscale_ext.method import (
     EvaluationPlan,
     Excludes,
     Feature,
+    ModelSpec,
     MultiModelExecutor,
     Population,
     State,
@@ -162,6 +163,10 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients
+
+    def initial_state(self, spec: ModelSpec) -> State:
+        """Random weights, to which clients go back: each draws them itself, so none that a job names can be theirs."""
+        return models.initial_state(spec, self.seed)
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create theta_0 (Algorithm 1); every mask is all ones, or a type's leading channels."""
