@@ -4,9 +4,11 @@ It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from t
 
 * Algorithm 2 draws clients with probability p_k = n_k / n and then counts all alike. Here they are drawn
   evenly, so that p_k weighs them in both sums; with q = 0 this is FedAvg.
+* Powers of losses are taken of losses in units of the largest one where they would not fit into doubles.
 * Only parameters are trained. BatchNorm's running statistics take the clients' mean, as with the other servers.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -34,6 +36,7 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.util.ranges import check_ranges
 
+_ORDINARY = 300.0  # largest logarithm of a loss to the power of q with which doubles are sure to add up well
 _LEAST = 1e-10  # added to a loss, as in the authors' code, so that 0^(q - 1) is a number
 
 
@@ -122,21 +125,42 @@ class QFedAvgAggregator(FedAvgAggregator):
 
     _mean: CountMean | None = None  # of this round's clients; their Delta_k / L as weighted by F_k^q
     _h: float = 0.0
+    _largest: float = 0.0  # loss of this round's clients
+    _unit: float = 1.0  # of losses, before they are raised to the power of q
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add p_k Delta_k and p_k h_k of a client (Algorithm 2)."""
         model, q = self.pool["global"], self.params.q
         if self._mean is None:
             self._mean, self._change, self._h = CountMean(model.state), _zeros(model.state, model.spec), 0.0
+            self._largest, self._unit = 0.0, 1.0
         lipschitz = self.params.L or 1.0 / self.learning_rate(round)
         share, loss = self.weight(update.item), max(update.loss, 0.0) + _LEAST
-        squares = 0.0
+        self._measure_by(loss)
+        relative, squares = loss / self._unit, 0.0
         for name, total in self._change.items():
             moved = lipschitz * (model.state[name].double() - state[name].double())
             squares += float(moved.square().sum())
-            total.add_(moved, alpha=share * loss**q)
+            total.add_(moved, alpha=share * relative**q)
         self._mean.add(state, None, share)
-        self._h += share * (q * loss ** (q - 1.0) * squares + lipschitz * loss**q)
+        self._h += share * (q * relative ** (q - 1.0) / self._unit * squares + lipschitz * relative**q)
+
+    def _measure_by(self, loss: float) -> None:
+        """Make the round's largest loss the unit of losses if its power of q is far from 1.
+
+        Powers would otherwise be too large or too small for doubles. The step does not change: the unit divides both of
+        its sums by the same number.
+        """
+        if loss <= self._largest:
+            return
+        self._largest = loss
+        if abs(self.params.q * math.log(loss / self._unit)) <= _ORDINARY:
+            return
+        smaller = min(1.0, self._unit / loss) ** self.params.q  # only the first client, with empty sums, lowers it
+        for total in self._change.values():
+            total.mul_(smaller)
+        self._h *= smaller
+        self._unit = loss
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Step the parameters as in Algorithm 2; buffers take the weighted mean."""
