@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 
 DECIDES_SAMPLES = frozenset({"local_steps", "local_epochs", "batch_size", "held_out"})
@@ -26,7 +27,7 @@ def hold_out(samples: int, share: float, seed: int, client: int) -> tuple[np.nda
 
 def trained_on(samples: int, held_out: float) -> int:
     """Return the number of a client's ``samples`` that it trains on if it holds out this share of them."""
-    return samples - min(samples - 1, ceil(held_out * samples))
+    return samples - min(samples - 1, ceil(part_of(held_out, samples)))
 
 
 class LocalSteps(NamedTuple):

@@ -12,18 +12,17 @@ import torch
 
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.types import IndexMap
 from fedscale_ext.models.counting import sizes
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.widths import FIXED
 
-_ROUNDING = 1e-9  # 0.6 * 15 is a little above 9 in floating point, and 9 channels are meant
-
 
 def widths_at(spec: ModelSpec, rate: float) -> dict[str, int]:
     """Return ceil(C rate) for each group of C channels, at least one; ``rate`` in (0, 1]."""
     return {
-        group: max(1, math.ceil(width * rate - _ROUNDING))
+        group: max(1, math.ceil(part_of(rate, width)))
         for group, width in models.group_widths(spec).items()
         if group not in FIXED
     }

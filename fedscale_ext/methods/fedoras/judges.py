@@ -13,6 +13,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import trained_on
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras import judging
 from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, agreement_by_rounds, call, mean_scores
@@ -76,7 +77,7 @@ class Judges:
 
     @property
     def _central_samples(self) -> int:
-        return ceil(self._params.val_fraction * self.held_out.sum())
+        return ceil(part_of(self._params.val_fraction, int(self.held_out.sum())))
 
     def _central(self, paths: list[Path]) -> np.ndarray:
         self._count(paths)

@@ -13,6 +13,7 @@ import torch
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
@@ -98,7 +99,7 @@ class SupernetTraining:
                 )
         # all bytes of what some tier can run
         self._all = tables(self.spec, unsupported=set.intersection(*(set(tier.unsupported) for tier in tiers)))
-        self.bytes = int(params.subspace * total_bytes(self._all))
+        self.bytes = int(part_of(params.subspace, total_bytes(self._all)))
         needed = max(map(least_bytes, self.costs))
         if params.subspace_per == "round":
             needed = max(needed, self._check_shared())

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.bn_statistics import sums, with_statistics
@@ -46,7 +47,7 @@ def validation_rows(
     if fraction == 1:
         return held
     owner = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
-    drawn = stream(seed, "validation fraction").permutation(len(owner))[: ceil(fraction * len(owner))]
+    drawn = stream(seed, "validation fraction").permutation(len(owner))[: ceil(part_of(fraction, len(owner)))]
     chosen = np.zeros(len(owner), dtype=bool)
     chosen[drawn] = True
     ends = np.cumsum([len(rows) for rows in held])[:-1]

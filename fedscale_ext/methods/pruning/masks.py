@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import State
 
 
@@ -51,7 +52,7 @@ def pruned(mask: State, weights: Mapping[str, Tensor], share: float) -> State:
     for name, one in mask.items():
         alive = one.flatten().nonzero().flatten()
         order = weights[name].detach().flatten()[alive].abs().argsort(stable=True)
-        gone = alive[order[: int(share * len(alive) + 1e-9)]]  # 0.29 * 100 is below 29
+        gone = alive[order[: int(part_of(share, len(alive)))]]
         result[name] = one.flatten().index_fill(0, gone, False).view(one.shape)
     return result
 

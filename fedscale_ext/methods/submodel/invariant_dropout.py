@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import ModelSpec, State, models
 from fedscale_ext.models.widths import FIXED
-
-_ROUNDING = 1e-9  # share times count may come out a little above the whole number that is meant
 
 
 def relative_change(before: Tensor, after: Tensor) -> Tensor:
@@ -71,7 +70,7 @@ def invariant(changes: np.ndarray, threshold: float, vote: float) -> np.ndarray:
         bool [channels].
 
     """
-    return (changes <= threshold).sum(axis=0) >= vote * len(changes) - _ROUNDING
+    return (changes <= threshold).sum(axis=0) >= part_of(vote, len(changes))
 
 
 def next_threshold(threshold: float, observed: int, least: float | None, few: bool, step: float, every: int) -> float:
@@ -174,7 +173,7 @@ def timed_rates(
     if len(seconds) < 2:
         return chosen
     order = np.argsort(seconds, kind="stable")
-    slow = order[len(order) - min(max(1, int(share * len(order) + _ROUNDING)), len(order) - 1) :]
+    slow = order[len(order) - min(max(1, int(part_of(share, len(order)))), len(order) - 1) :]
     target = seconds[order[len(order) - len(slow) - 1]]
     choices = np.array(sorted(rates, reverse=True))
     for index in slow:

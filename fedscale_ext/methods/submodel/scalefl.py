@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import (
     About,
     ModelSpec,
@@ -152,7 +153,7 @@ class ScaleFLAggregator(ExitLevelsAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its level; exits learn from the deepest one after ``kd_after`` of the rounds."""
-        self._distils = self.params.self_kd and round > self.params.kd_after * self.args.rounds
+        self._distils = self.params.self_kd and round > part_of(self.params.kd_after, self.args.rounds)
         return super().assign(round, participants)
 
     def objective(self, level: int) -> dict[str, Any]:

@@ -165,6 +165,9 @@ def test_generated_weight_and_warmup() -> None:
     assert all(network.rounds == 2 for network in warm.hypernetworks.networks.values())  # they learn meanwhile
     play(warm, 3), play(off, 3)
     assert not equal(whole(warm), whole(off))
+    late, off = hypemefed(warmup=0.29, rounds=100), hypemefed(missing="trained")
+    play(late, 29), play(off, 29)  # in floating point, 0.29 * 100 is below 29
+    assert equal(whole(late), whole(off))
 
 
 def test_a_round_without_a_deep_client_goes_on() -> None:

@@ -224,6 +224,11 @@ def test_a_job_resumes_to_the_same_result_and_trains_in_cohorts(job_file: Path) 
         torch.testing.assert_close(tensor, together["models"]["level3"][1][name], atol=1e-3, rtol=1e-3)
 
 
+def test_distillation_begins_after_its_share_of_the_rounds() -> None:
+    late = scalefl(self_kd=True, kd_after=0.29, rounds=100)  # in floating point, 0.29 * 100 is below 29
+    assert [bool(late.assign(round, np.array([6]))[0].objective) for round in (28, 29, 30)] == [False, False, True]
+
+
 def test_distillation_that_never_begins_is_told() -> None:
     sentence = "exits never learn from the deepest one: scalefl.kd_after is 1, all rounds"
     assert sentence in scalefl(self_kd=True, kd_after=1.0).notices
