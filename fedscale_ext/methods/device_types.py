@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class DeviceTypesParams:
     def __post_init__(self) -> None:
         check_ranges(self, self.method)
         if self.types:  # lacks reports them with the other missing keys
-            check_dealt(self.method, "types", [type_key(name) for name in self.types], self)
+            check_dealt(self.method, "types", [type_key(name) for name in self.types], self.groups, self.ranges)
 
     def lacks(self, config: JobConfig) -> list[str]:
         """Keys that the job must set for such a method and does not, each with its meaning."""
@@ -65,24 +65,15 @@ class DeviceTypesParams:
         return [*missing, "public_samples (how many the server learns from)"]
 
 
-class Dealt(Protocol):
-    """Groups or ranges that deal types to devices."""
-
-    @property
-    def groups(self) -> tuple[int, ...]: ...  # noqa: D102
-
-    @property
-    def ranges(self) -> tuple[str, ...]: ...  # noqa: D102
-
-
-def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> None:
+def check_dealt(method: str, key: str, types: Sequence[str], groups: Sequence[int], ranges: Sequence[str] = ()) -> None:
     """Check the types against the groups or ranges that deal them to devices.
 
     Args:
         method: Name of the method, for messages.
         key: Hyperparameter that names the types.
         types: Keys of the types.
-        dealt: Groups and ranges.
+        groups: Number of clients of each type; empty where groups deal nothing.
+        ranges: Clients of each type; empty where ranges deal nothing.
 
     Raises:
         UserError: Two types have one name, or groups or ranges do not fit the types.
@@ -91,14 +82,14 @@ def check_dealt(method: str, key: str, types: Sequence[str], dealt: Dealt) -> No
     for name in types:
         if types.count(name) > 1:
             raise UserError(f"{method}.{key} has {name!r} twice; types are told apart by their models' names")
-    if dealt.groups and dealt.ranges:
+    if groups and ranges:
         raise UserError(
             f"{method}.groups and {method}.ranges are both given; remove one of them, as --set {method}.groups=[] does"
         )
-    for part, entries in (("groups", dealt.groups), ("ranges", dealt.ranges)):
+    for part, entries in (("groups", groups), ("ranges", ranges)):
         if entries and len(entries) != len(types):
             raise UserError(f"{method}.{part} has {len(entries)} entries for {len(types)} types")
-    for name, count in zip(types, dealt.groups, strict=False):
+    for name, count in zip(types, groups, strict=False):
         if count < 1:
             raise UserError(f"{method}.groups gives {name} {count} devices; leave the type out, or give it one or more")
 

@@ -13,7 +13,8 @@ Where it departs from the public code, or the paper leaves it open:
 
 Unstructured masks save bytes, not MACs: dense kernels compute zeros too. A client's traffic counts its surviving
 weights, what is never pruned, and its mask in bits. It counts in both directions, by the mask at the round's start.
-What both sides really exchange here is dense. BatchNorm's statistics, also when re-estimated, are the global model's.
+What both sides really exchange here is dense. Training starts from the global model's BatchNorm statistics. Before a
+client's network is tested, they are measured on the client's own training samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.types import Entries
 from fedscale_ext.method import (
     About,
@@ -51,6 +53,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.by_type import ByTypeAggregator
+from fedscale_ext.methods.device_types import check_dealt
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import (
     MaskedClient,
@@ -58,7 +61,7 @@ from fedscale_ext.methods.pruning.masked_client import (
     trainable,
     validation_passes,
 )
-from fedscale_ext.methods.pruning.pruned_types import share_list, step_fractions
+from fedscale_ext.methods.pruning.pruned_types import ratio_keys, share_list, step_fractions
 from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
@@ -101,10 +104,7 @@ class LotteryFLParams:
             raise UserError("lotteryfl.param_ratio and lotteryfl.groups go together; give both, or remove one")
         if self.param_ratio:
             share_list("lotteryfl.param_ratio", self.param_ratio)
-            if len(self.groups) != len(self.param_ratio):
-                raise UserError(
-                    f"lotteryfl.groups has {len(self.groups)} entries for {len(self.param_ratio)} types of param_ratio"
-                )
+            check_dealt("lotteryfl", "param_ratio", ratio_keys(self.param_ratio), self.groups)
 
 
 class LotteryClient(MaskedClient):
@@ -177,9 +177,9 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         self.fractions = [step_fractions(self.pool[KEY].cost, self.pool[KEY].cost)]  # of types, of a step
         if self.params.param_ratio:
             self._deal_types()
-        survivors = torch.tensor([masks.survivors(start) for start in self.starts])
-        self.shares = (survivors / self._all).tolist()  # of all weights, with which types begin
-        self.first_left = survivors[torch.from_numpy(self.type_of)]  # weights with which each client begins
+        counts = [masks.survivors(start) for start in self.starts]  # weights with which types begin
+        self.targets = [part_of(self.params.target, count) / self._all for count in counts]  # shares of all weights
+        self.first_left = torch.tensor(counts)[torch.from_numpy(self.type_of)]  # weights with which each client begins
         self.left = self.first_left.clone()  # surviving weights of each client
 
     def report_beyond(self) -> None:
@@ -211,7 +211,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
 
     def type_names(self) -> Sequence[str]:
         """Names of the types; without types, all clients prune the one model from the whole."""
-        return [f"x{ratio:g}" for ratio in self.params.param_ratio] or [KEY]
+        return ratio_keys(self.params.param_ratio) or [KEY]
 
     def one_way(self) -> np.ndarray:
         """Bytes of the whole model, as of other systems that prune: float64 [clients]."""
@@ -242,7 +242,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: its part of the model, as it is now."""
         p, type_index = self.params, self.type_of[client - 1]
-        ticket = {"threshold": p.threshold, "target": p.target * self.shares[type_index], "step": p.step}
+        ticket = {"threshold": p.threshold, "target": self.targets[type_index], "step": p.step}
         overrides, passes = {"held_out": p.validation}, 0.0
         compute, training = self.fractions[type_index]
         if int(self.left[client - 1]) / self._all > ticket["target"]:

@@ -70,14 +70,20 @@ class PrunedTypesParams:
         check_ranges(self, self.method)
         if not self.match_params:
             share_list(f"{self.method}.param_ratio", self.param_ratio)
-        check_dealt(self.method, "match_params" if self.match_params else "param_ratio", self.keys, self)
+        key = "match_params" if self.match_params else "param_ratio"
+        check_dealt(self.method, key, self.keys, self.groups, self.ranges)
 
     @property
     def keys(self) -> list[str]:
         """Keys of the types."""
         if self.match_params:
             return [type_key(name) for name in self.match_params]
-        return [f"x{ratio:g}" for ratio in self.param_ratio]
+        return ratio_keys(self.param_ratio)
+
+
+def ratio_keys(shares: Sequence[float]) -> list[str]:
+    """Return the keys of types that have these shares of the model's parameters."""
+    return [f"x{share:g}" for share in shares]
 
 
 def share_list(key: str, shares: tuple[float, ...]) -> None:

@@ -363,11 +363,25 @@ def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
     assert whole.objective["ticket"]["target"] == 0.5 and whole.compute_fraction == 1.0
 
 
+@pytest.mark.parametrize(("ratio", "target"), [(0.25, 0.5), (0.1, 0.7), (0.4, 0.3)])
+def test_a_client_at_its_target_stops(ratio: float, target: float) -> None:
+    aggregator = server(
+        LotteryFLAggregator, "lotteryfl", shape=(1, 28, 28), param_ratio=[0.9, ratio], groups=[3, 3], target=target
+    )
+    for client in range(1, 7):
+        start, ticket = int(aggregator.first_left[client - 1]), aggregator.item_of(client).objective["ticket"]
+        for left in range(start):
+            stops = left / aggregator._all <= ticket["target"]
+            assert stops == (10 * left <= round(10 * target) * start), (client, left)
+
+
 @pytest.mark.parametrize(("keys", "sentence"), [
     ({"param_ratio": [1.0, 0.4]}, "lotteryfl.param_ratio and lotteryfl.groups go together"),
     ({"param_ratio": [1.0, 0.4], "groups": [6]}, "lotteryfl.groups has 1 entries for 2 types"),
     ({"param_ratio": [1.0, 0.4], "groups": [3, 4]}, "adds up to 7; it must add up to the 6 clients"),
     ({"param_ratio": [1.0, 0.0], "groups": [3, 3]}, "it must hold a share above 0"),
+    ({"param_ratio": [1.0, 0.4], "groups": [7, -1]}, "lotteryfl.groups gives x0.4 -1 devices"),
+    ({"param_ratio": [0.4, 0.4], "groups": [3, 3]}, "lotteryfl.param_ratio has 'x0.4' twice"),
 ])  # fmt: skip
 def test_types_that_cannot_be_dealt(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
