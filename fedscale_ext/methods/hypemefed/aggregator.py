@@ -205,15 +205,22 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         norms = self._norms(old) if missing == "generated" else None
         if missing == "random":
             source = models.initial_state(self.pool[self.whole].spec, torch_stream(self.seed, round, "random layers"))
+        not_finite: dict[str, None] = {}
         for begin in range(0, len(self._held), _AT_ONCE):
             some = self._held[begin : begin + _AT_ONCE]
             if missing == "generated":
                 batch = self.hypernetworks.generate([held for _, held in some], norms)
+                not_finite |= dict.fromkeys(self.hypernetworks.not_finite)
             else:
                 batch = [self._lacking(update, source, missing == "stale") for update, _ in some]
             for (update, _), tensors in zip(some, batch, strict=True):
                 if tensors:
                     yield update, tensors
+        if not_finite:
+            self.notice(
+                f"round {round}: generated layers that are not finite do not count, nor do those after them: "
+                f"{', '.join(not_finite)}; lower hypemefed.lr"
+            )
 
     def _lacking(self, update: Update, source: State, everything: bool) -> dict[str, torch.Tensor]:
         """Tensors beyond a client's prefix, from ``source``.

@@ -31,8 +31,9 @@ class HyperNetworks:
     """A network per pair of layers, by the target's name such as ``block2.conv1``.
 
     ``skipped``: layers that are never generated, with the reasons; ``diverged``: targets of the networks whose last
-    training diverged, which are as they were before it; ``orders``: by target, in which order the last training took
-    the states, in each epoch. Results depend only on generators and states: pairs train in ``threads`` threads at
+    training diverged, which are as they were before it; ``not_finite``: targets that the last generation left out for
+    some state, because their numbers were not finite; ``orders``: by target, in which order the last training took the
+    states, in each epoch. Results depend only on generators and states: pairs train in ``threads`` threads at
     once, one torch thread each.
     """
 
@@ -63,6 +64,7 @@ class HyperNetworks:
         check_memory(self.pairs, options, self.threads, device)
         self.networks = {pair.target: _network(pair, options, generator) for pair in self.pairs}
         self.diverged: list[str] = []
+        self.not_finite: list[str] = []
         self.orders: dict[str, list[list[int]]] = {}
         for network in self.networks.values():
             network.values = network.values.to(self.device)  # drawn on the CPU: every device starts alike
@@ -107,7 +109,8 @@ class HyperNetworks:
         """Generate what each state lacks, block after block (section 4.4).
 
         A block's weights come from the one before, real or generated (auto-regressive). Networks that were never
-        trained generate nothing, nor do those after them.
+        trained generate nothing, nor do those after them. The same holds for a state from which a network generates
+        numbers that are not finite; ``not_finite`` then names its target.
 
         Args:
             states: States of shallow clients.
@@ -118,7 +121,10 @@ class HyperNetworks:
             For each state the generated tensors, by name.
 
         """
-        return in_threads(states, lambda state: self._generate(state, norms), self.threads)
+        results = in_threads(states, lambda state: self._generate(state, norms), self.threads)
+        lost = {target for _, targets in results for target in targets}
+        self.not_finite = [pair.target for pair in self.pairs if pair.target in lost]
+        return [generated for generated, _ in results]
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """(tensors, JSON) for a checkpoint; the tensors are the networks' own, to be written before they train on."""
@@ -170,9 +176,10 @@ class HyperNetworks:
             return self._factors(pair, state), factors(target, self.options.components)
         return self._factors(pair, state), Target.of(target)
 
-    def _generate(self, state: State, norms: Mapping[str, float] | None) -> dict[str, torch.Tensor]:
-        """Generate the tensors that one state lacks, by name."""
+    def _generate(self, state: State, norms: Mapping[str, float] | None) -> tuple[dict[str, torch.Tensor], list[str]]:
+        """Generate the tensors that one state lacks, by name; and name the targets whose numbers are not finite."""
         generated: dict[str, torch.Tensor] = {}
+        not_finite = []
         known: dict[str, Factors] = {}  # of generated weights, whose components need no large decomposition
         for pair in self.pairs:
             network = self.networks[pair.target]
@@ -180,26 +187,51 @@ class HyperNetworks:
                 continue
             if not all(name in state or name in generated for name in pair.names(pair.source)):
                 continue
-            if isinstance(network, HyperNetwork):
-                before = known.get(pair.source)
-                source = (
-                    self._factors(pair, state) if before is None else product_factors(*before, self.options.components)
-                )  # P [I kh, k], Q [k, O kw]
-                p, q = network.predict(source)  # [I' kh, k], [k, O' kw]
-                weight = p @ q  # [I' kh, O' kw]
-                if norms is not None:
-                    factor = factor_to(norms[f"{pair.target}.weight"], weight)
-                    p, q, weight = p * factor**0.5, q * factor**0.5, weight * factor
-                known[pair.target] = p, q
-                generated[f"{pair.target}.weight"] = to_weight(weight, pair.target_shapes["weight"]).cpu()
+            try:
+                if isinstance(network, HyperNetwork):
+                    tensors = self._next_weight(pair, network, state, known, norms)
+                else:
+                    assert isinstance(network, VectorNetwork)
+                    tensors = self._next_vectors(pair, network, {**state, **generated}, norms)
+            except torch.linalg.LinAlgError:  # finite numbers, too large to be decomposed
+                tensors = {}
+            if tensors and all(bool(value.isfinite().all()) for value in tensors.values()):
+                generated |= tensors
             else:
-                assert isinstance(network, VectorNetwork)
-                rows = network.predict(self._rows(pair, pair.source, {**state, **generated}))  # [n, width]
-                values = vectors.unpack(pair.kind, rows, pair.target_shapes)
-                for leaf, value in values.items():
-                    name = f"{pair.target}.{leaf}"
-                    generated[name] = (value if norms is None else value * factor_to(norms[name], value)).cpu()
-        return generated
+                not_finite.append(pair.target)
+        return generated, not_finite
+
+    def _next_weight(
+        self,
+        pair: Pair,
+        network: HyperNetwork,
+        state: State,
+        known: dict[str, Factors],
+        norms: Mapping[str, float] | None,
+    ) -> State:
+        """Generate a pair's target by components, and add them to ``known``."""
+        before = known.get(pair.source)
+        source = (
+            self._factors(pair, state) if before is None else product_factors(*before, self.options.components)
+        )  # P [I kh, k], Q [k, O kw]
+        p, q = network.predict(source)  # [I' kh, k], [k, O' kw]
+        weight = p @ q  # [I' kh, O' kw]
+        if norms is not None:
+            factor = factor_to(norms[f"{pair.target}.weight"], weight)
+            p, q, weight = p * factor**0.5, q * factor**0.5, weight * factor
+        known[pair.target] = p, q
+        return {f"{pair.target}.weight": to_weight(weight, pair.target_shapes["weight"]).cpu()}
+
+    def _next_vectors(
+        self, pair: Pair, network: VectorNetwork, state: State, norms: Mapping[str, float] | None
+    ) -> State:
+        """Generate a pair's target from the rows of its source."""
+        rows = network.predict(self._rows(pair, pair.source, state))  # [n, width]
+        tensors = {}
+        for leaf, value in vectors.unpack(pair.kind, rows, pair.target_shapes).items():
+            name = f"{pair.target}.{leaf}"
+            tensors[name] = (value if norms is None else value * factor_to(norms[name], value)).cpu()
+        return tensors
 
     def _factors(self, pair: Pair, state: State) -> Factors:
         """P [I kh, k] and Q [k, O kw] of a state's source layer."""

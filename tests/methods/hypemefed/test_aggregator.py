@@ -194,6 +194,23 @@ def test_hypernetworks_that_diverge_are_told_and_generate_nothing() -> None:
     assert equal(whole(aggregator), whole(off))
 
 
+def test_generated_layers_that_are_not_finite_are_told_and_do_not_count() -> None:
+    aggregator, off = hypemefed(), hypemefed(missing="trained")
+    play(aggregator, 1), play(off, 1)
+    start = whole(aggregator)
+    aggregator.hypernetworks.networks["block3.conv1"].values *= 1e38
+    off.pool.update(off.whole, start)
+    play(aggregator, 2), play(off, 2)
+    sentence = (
+        "round 2: generated layers that are not finite do not count, nor do those after them: block3.conv1; lower "
+        "hypemefed.lr"
+    )
+    assert sentence in [event["message"] for event in aggregator.events]
+    assert all(bool(tensor.isfinite().all()) for tensor in whole(aggregator).values())
+    differ = [name for name, tensor in whole(aggregator).items() if not torch.equal(tensor, whole(off)[name])]
+    assert differ == ["block2.conv1.weight"]  # only that was generated
+
+
 def test_without_multi_exit_each_client_trains_its_last_exit_alone() -> None:
     aggregator = hypemefed(multi_exit=False)
     assert [model.key for model in aggregator.pool] == ["global", "exit3", "exit2", "exit1"]

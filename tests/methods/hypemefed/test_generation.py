@@ -60,6 +60,30 @@ def test_generated_tensors_have_the_norms_that_are_given_and_the_next_block_come
         torch.testing.assert_close(value, generated[name], atol=5e-3, rtol=5e-3)
 
 
+@pytest.mark.parametrize("options", [{}, {"variant": "naive"}, {"k": "all"}])
+def test_what_is_not_finite_is_left_out_and_so_is_what_comes_from_it(options):
+    nets, states = networks(**options), clients()
+    nets.train(states)
+    before = nets.generate(states)
+    assert nets.not_finite == []
+    nets.networks["block2.conv2"].values *= 1e30
+    after = nets.generate(states)
+    assert nets.not_finite == ["block2.conv2"]
+    assert [sorted(each) for each in after] == [CONVS[::2], CONVS[::2], CONVS[2:], CONVS[2:], [], []]
+    assert all(torch.equal(value, before[0][name]) for name, value in after[0].items())
+
+
+def test_what_cannot_be_decomposed_ends_the_chain(monkeypatch):
+    def fail(*_):
+        raise torch.linalg.LinAlgError("the algorithm failed to converge")
+
+    nets, states = networks(), clients()
+    nets.train(states)
+    monkeypatch.setattr("fedscale_ext.methods.hypemefed.generation.product_factors", fail)
+    assert sorted(nets.generate(states)[0]) == CONVS[:2]
+    assert nets.not_finite == ["block3.conv1", "block3.conv2"]
+
+
 def test_each_epoch_takes_the_states_in_an_order_of_its_own():
     states = clients()
     one, other, fixed = networks(1, epochs=4), networks(4, epochs=4), networks(epochs=4)
