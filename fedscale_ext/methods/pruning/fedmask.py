@@ -40,7 +40,6 @@ from fedscale_ext.method import (
     Positive,
     State,
     Task,
-    Update,
     Within,
     WorkItem,
     models,
@@ -269,11 +268,12 @@ class FedMaskAggregator(PrunedTypesAggregator):
         inside = channels.masks(self.layout, self.active_channels(client), {name: state[name] for name in self._drawn})
         return {**dict.fromkeys(state), **inside}
 
-    def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
+    def to_average(self, state: State) -> State:
+        """Bits instead of weights, as float64: the products of weights with shares of clients are rounded."""
+        return {**state, **{name: one.double() for name, one in _counting({n: state[n] for n in self._drawn}).items()}}
+
+    def averaged(self, mean: State) -> State:
         """Keep a bit where more than tau of the clients that may have it do; what has no mask stays as drawn."""
-        super().aggregate(round, updates, means)
-        state = {**self.pool[KEY].state, **self._fixed}  # clients send zeros for channels that they pruned
-        for name, drawn in self._drawn.items():
-            counts = state[name].abs() > self.params.threshold * drawn.abs()
-            state[name] = torch.where(counts, drawn, 0.0)
-        self.pool.update(KEY, state)
+        counts = {name: mean[name] > self.params.threshold for name in self._drawn}
+        kept = {name: torch.where(counts[name], drawn, 0.0) for name, drawn in self._drawn.items()}
+        return {**mean, **self._fixed, **kept}  # clients send zeros for channels that they pruned

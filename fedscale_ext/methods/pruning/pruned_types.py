@@ -236,17 +236,26 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add a client's state to the mean of those who hold the same entries."""
         if self._mean is None:
-            self._mean = CountMean(self.pool[KEY].state)
+            self._mean = CountMean(self.to_average(self.pool[KEY].state))
         client_state = self.newest(update.client)
         for group, one in unpack_channels(client_state, self.active_channels(update.client)).items():
             self.active[group][update.client - 1] = one
-        self._mean.add(state, self.covered(update.client, client_state, state), self.weight(update.item))
+        covered = self.covered(update.client, client_state, state)
+        self._mean.add(self.to_average(state), covered, self.weight(update.item))
+
+    def to_average(self, state: State) -> State:
+        """What is averaged of a state: the state itself."""
+        return state
+
+    def averaged(self, mean: State) -> State:
+        """The model's state from the mean of what :meth:`to_average` gives."""
+        return mean
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take each entry's mean over the clients that hold it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
         self.has_trained[[update.client - 1 for update in updates]] = True
-        self.pool.update(KEY, self._mean.result())
+        self.pool.update(KEY, self.averaged(self._mean.result()))
         self._mean = None
         self.record("effort", {update.client: update.item.compute_fraction for update in updates})
 

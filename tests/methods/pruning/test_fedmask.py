@@ -159,6 +159,27 @@ def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: 
         assert torch.equal(aggregator.pool["global"].state[name], initial[name])
 
 
+@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.5, 0.7])
+def test_a_bit_that_just_the_threshold_of_clients_have_is_not_kept(tmp_path: Path, threshold: float) -> None:
+    aggregator = server(
+        FedMaskAggregator, "fedmask", clients=10, param_ratio=[1.0], groups=[10], weighted=False, threshold=threshold
+    )
+    files = ClientFiles(tmp_path, 10)
+    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 11)))
+    whole = {group: one.bool() for group, one in channels.whole(SPEC).items()}
+    for more in (0, 1):
+        for update in updates:
+            have = update.client <= round(10 * threshold) + more
+            bits = {name: torch.full(weight.shape, have) for name, weight in aggregator._drawn.items()}
+            files.write(1 + more, "global", update.client, {**pack_channels(whole), **masks.pack(bits)})
+            state = {n: w if have else torch.zeros_like(w) for n, w in aggregator._drawn.items()}
+            aggregator.collect(1, update, {**aggregator.pool["global"].state, **state})
+        aggregator.aggregate(1, updates, {})
+        for name, weight in aggregator._drawn.items():
+            assert torch.equal(aggregator.pool["global"].state[name], weight if more else torch.zeros_like(weight))
+
+
 def test_a_bit_for_each_weight_of_the_structure_travels() -> None:
     aggregator = server(FedMaskAggregator, "fedmask", param_ratio=[0.4], groups=[6])
     every = sum(-(-weight.numel() // 8) for weight in aggregator._drawn.values())
