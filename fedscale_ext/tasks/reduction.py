@@ -57,7 +57,7 @@ class UnitSum:
 
         A client whose state is not finite or too far from the start is left out, too. The result holds the fault of
         each client, or None. ``classes`` bool [clients, classes]: rows of other classes do not count
-        (:mod:`own_classes`).
+        (``training/label_mask.py``).
         """
         faults = faults_in_states(states)
         norms = None

@@ -216,8 +216,8 @@ class MultiModelClient(TorchClient):
         Args:
             data: Samples of each client.
             cohort: The stacked network, restored to the clients' start.
-            confs: Settings of each client, which may differ in ``client_id``, ``local_steps``, ``offset``, ``own`` and
-                ``mask`` only.
+            confs: Settings of each client, which may differ in ``client_id``, ``local_steps``, ``gradient_offset``,
+                ``client_state`` and ``mask`` only.
 
         Returns:
             The results in order, without the trained states, which ``cohort.trained`` gives. A client whose loss is not

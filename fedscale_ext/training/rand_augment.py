@@ -1,8 +1,9 @@
 """RandAugment (Cubuk et al. 2020): two of fourteen operations, drawn for each picture, all of one magnitude.
 
-Operations and magnitudes (9 of 30) are those of torchvision's RandAugment(2, 9), which FedorAS trains CIFAR with. A
-whole batch is changed at once: each operation in turn runs on the pictures that drew it. Values stay whole numbers from
-0 to 255. Pixels from beyond the edges are black.
+Operations and magnitudes (9 of 30) are those of torchvision's RandAugment(2, 9), which FedorAS trains CIFAR with.
+Shears are about a picture's centre, as they were in torchvision's first version; today's are about its top left corner.
+A whole batch is changed at once: each operation in turn runs on the pictures that drew it. Values stay whole numbers
+from 0 to 255. Pixels from beyond the edges are black.
 """
 
 from collections.abc import Callable

@@ -35,7 +35,7 @@ def enter(model: nn.Module, state: State) -> None:
 
 
 class PersonalModelClient(MultiModelClient):
-    """Client that trains a model of its own; its result has the new one as ``own``."""
+    """Client that trains a model of its own; its result has the new one as ``client_state``."""
 
     loss_key: Hashable = None  # a recorded step would begin from the start that all clients share
 

@@ -55,7 +55,8 @@ class FedRolexAggregator(HeteroFLAggregator):
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client the leading window of its level, or the whole model (``serve``).
 
-        No window is trained more than another, and the leading one stands still.
+        No window is trained more than another, and the leading one stands still. The round of ``test_around_training``
+        trains it, too: that test compares one network with itself.
         """
         self._roll(0)
         plan = super().evaluation_plan()
