@@ -102,6 +102,18 @@ def test_a_last_layer_that_is_not_torchs_own_is_refused() -> None:
         with_input(torch.nn.Sequential(Special(2, 3)), "0")
 
 
+@pytest.mark.parametrize("joined", [FEATURES, FUSED])
+def test_a_network_that_changes_its_last_layers_outputs_is_refused(joined: str) -> None:
+    plain, changed = (
+        models.named_spec(f"tests.models.channels.networks:{name}", SHAPE, CLASSES)
+        for name in ("Net", "LogProbabilities")
+    )
+    models.build(pair_spec(plain, plain, joined=joined))
+    for pair in ((plain, changed), (changed, plain)):
+        with pytest.raises(UserError, match="changes what its last linear layer head gives"):
+            models.build(pair_spec(*pair, joined=joined))
+
+
 NESTED = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]
 
 

@@ -23,7 +23,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models import registry
 from fedscale_ext.models.feature_output import Columns, SquaredError, with_input
-from fedscale_ext.models.final_layer import final_layer
+from fedscale_ext.models.final_layer import ends_in_final_layer, final_layer
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 
 FIELDS = ("input_shape", "joined", "num_classes", "own", "shared")
@@ -171,7 +171,14 @@ def build(spec: ModelSpec) -> nn.Module:
             "choose a narrower shared model"
         )
     kind = FusedPair if _joined(spec) == FUSED else FeatureComparisonPair
-    return kind(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
+    pair = kind(registry.build(own), registry.build(shared), exits, layers, widths, spec["num_classes"])
+    for part, layer in zip((own, shared), layers, strict=True):
+        if not ends_in_final_layer(part):
+            raise UserError(
+                f"a model of the family {part.family!r} changes what its last linear layer {layer} gives, but this "
+                "method takes features beside that layer's outputs; let the model return them as they are"
+            )
+    return pair
 
 
 def reads_symbols(spec: ModelSpec) -> bool | None:

@@ -40,6 +40,13 @@ class Net(nn.Module):
         return self.head(self.drop(self.hidden(x).relu()))
 
 
+class LogProbabilities(Net):
+    """It does something after its last layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.log_softmax(super().forward(x), 1)
+
+
 class Reading(Net):
     """Its rates of dropout are items of a tensor, as many networks' are."""
 
