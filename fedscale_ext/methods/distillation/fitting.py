@@ -59,7 +59,7 @@ class Fit:
     """How a model learns: ``steps`` of batches, or ``epochs`` over the samples where that is given.
 
     ``cosine``: lr falls to zero over the steps. ``patience``: it ends after so many steps in which the loss on held-out
-    samples has not fallen, and the best state counts.
+    samples has not fallen, and the best state counts. These judge ten times in so many steps, and after the last step.
     """
 
     lr: float
@@ -133,6 +133,7 @@ def fit(
     best, best_loss, best_step = student.copied(), math.inf, 0
     if judged is not None:
         best_loss = student.judged(x, loss, judged)
+    interval = max(1, (how.patience or 0) // _LOOKS)
     losses: list[float] = []
     for step, indices in enumerate(_drawn(len(learnt), how, generator), start=1):
         rows = learnt[indices]
@@ -140,12 +141,14 @@ def fit(
         losses.append(student.step(x[rows], rows, loss, rate))
         if not math.isfinite(losses[-1]):
             raise FloatingPointError(f"the model has diverged: its loss is not finite in step {step}")
-        if judged is not None and how.patience is not None and step % max(1, how.patience // _LOOKS) == 0:
+        if judged is not None and how.patience is not None and step % interval == 0:
             now = student.judged(x, loss, judged)
             if now < best_loss:
                 best, best_loss, best_step = student.copied(), now, step
             if step - best_step >= how.patience:
                 break
+    if judged is not None and len(losses) % interval != 0 and student.judged(x, loss, judged) < best_loss:
+        best = student.copied()
     epoch = math.ceil(len(learnt) / how.batch_size)
     mean = sum(losses[-epoch:]) / max(1, len(losses[-epoch:]))
     new = student.copied() if judged is None else best

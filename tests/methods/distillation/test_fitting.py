@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext import models
-from fedscale_ext.methods.distillation.fitting import Fit, batches, fit, logits_of
+from fedscale_ext.methods.distillation.fitting import Fit, Fitted, batches, fit, logits_of
 from fedscale_ext.methods.distillation.losses import divergence
 
 SHAPE, CLASSES, COUNT = (1, 8, 8), 4, 13
@@ -105,6 +105,20 @@ def test_held_out_samples_end_it_and_the_best_state_counts() -> None:
     assert judged(fitted.state) <= judged(start())
 
 
+@pytest.mark.parametrize(("steps", "patience"), [(7, 1000), (25, 100)])
+def test_the_last_step_counts_even_if_patience_is_long(steps: int, patience: int) -> None:
+    other = {name: 1.1 * each for name, each in start(LENET).items()}
+    teacher, held = logits_of(LENET, other, X), torch.arange(4)
+
+    def fitted(**changes: int) -> Fitted:
+        how = Fit(lr=1e-4, batch_size=4, optimizer="adam", **changes)
+        lost = lambda output, rows: divergence(output, teacher[rows])  # noqa: E731
+        return fit(LENET, start(LENET), X, lost, how, generator(), held)
+
+    last, judged = fitted(steps=steps), fitted(steps=steps, patience=patience)
+    assert all(torch.equal(each, judged.state[name]) for name, each in last.state.items())
+
+
 def test_a_student_that_only_gets_worse_stays_as_it_was() -> None:
     how = Fit(lr=50.0, batch_size=4, steps=30, patience=10)
     teacher = logits_of(SPEC, start(), X)
@@ -118,7 +132,7 @@ def test_a_student_that_only_gets_worse_stays_as_it_was() -> None:
 def test_one_that_diverges_says_so(steps: int, said: str, held: Tensor | None) -> None:
     how = Fit(lr=1e200, batch_size=4, steps=steps, patience=9)
     if held is not None and steps == 1:
-        how = replace(how, patience=99)  # judged after nine steps only: as it was
+        how = replace(how, patience=99)  # judged after its one step: as it was
         fitted = fit(LENET, start(LENET), X, loss, how, generator(), held)
         assert all(torch.equal(each, fitted.state[name]) for name, each in start(LENET).items())
         return
