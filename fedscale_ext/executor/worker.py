@@ -28,6 +28,7 @@ from fedscale_ext.training.cohort import Cohort
 from fedscale_ext.training.device_data import DeviceData
 from fedscale_ext.training.local_training import MultiModelClient, train_alone
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.util.machine_errors import of_machine
 from fedscale_ext.util.stopwatch import Stopwatch
 
 
@@ -146,7 +147,7 @@ class Worker:
         An error of this machine (no memory, no file) fails the unit, which another executor then does: what
         a unit yields must not depend on who does it. A GPU that does not work any more ends this process.
         """
-        if faults.of_machine(error):
+        if of_machine(error):
             raise error
         faults.check_device(self.bench.device)
 

@@ -1,5 +1,6 @@
 """The models of one executor: states as they were sent, and what is built once to train and test them."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from fedscale_ext.training.cuda_graph import recorded_clients
 from fedscale_ext.training.factored import factorable
 from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps
 from fedscale_ext.transport import wire
+from fedscale_ext.util.machine_errors import of_machine
 
 T = TypeVar("T")
 MOST_ROWS = 1024  # of factors: the smallest layers that have some are about as large on a side
@@ -127,7 +129,14 @@ class Workbench:
             module = models.build(spec).to(self.device)
             names = factorable(network, module) if factored and self.device.type == "cpu" else []
             shape = spec["input_shape"]
-            cohort = Cohort(network, module, shape, clients, self.device, **self._layout, factored=names)
+            try:
+                cohort = Cohort(network, module, shape, clients, self.device, **self._layout, factored=names)
+            except Exception as error:
+                if of_machine(error):
+                    raise
+                logging.warning("a model's cohort cannot be built, its clients train one by one", exc_info=error)
+                self._networks[spec] = None
+                return None
             self._cohorts[spec, factored] = cohort
         cohort.restore(stored.start.state)
         return cohort

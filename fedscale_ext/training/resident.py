@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.types import State
 from fedscale_ext.models.stacked.network import Mapped, Stacked
+from fedscale_ext.models.stacked.trial import STEPS
 from fedscale_ext.models.strided import guard
 from fedscale_ext.training.cuda_graph import RecordedStep
 from fedscale_ext.training.factored import FactoredWeight, FactoredWeights
@@ -22,8 +23,6 @@ from fedscale_ext.training.optimizers import Optimizer
 from fedscale_ext.training.sgd import Sgd
 
 CohortState = dict[str, Tensor | FactoredWeights]  # by state name, [clients, *shape]
-
-_STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts training steps
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class Cohort:
             if tensor.is_floating_point() and name not in self.factored:
                 memory = torch.empty(clients * tensor.numel(), dtype=tensor.dtype, device=device)
                 self.tensors[name] = _shaped(memory, (clients, *tensor.shape), channels_last)
-        named = module.named_parameters()
+        named = module.train().named_parameters()  # a network's train() may set which of them train
         self.trainable = [name for name, tensor in named if tensor.requires_grad and name in self.tensors]
         self.restore(state)
         self.trainable = self._used(input_shape)
@@ -242,7 +241,7 @@ class Cohort:
         return states
 
     def _counted(self, name: str, start: Tensor, steps: Tensor) -> Tensor:
-        return start + steps if name.endswith(_STEPS) else start.expand(len(steps), *start.shape)
+        return start + steps if name.endswith(STEPS) else start.expand(len(steps), *start.shape)
 
 
 def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor:

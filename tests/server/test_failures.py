@@ -15,6 +15,7 @@ from fedscale_ext.executor import faults
 from fedscale_ext.tasks.evaluate import Evaluate
 from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.util.machine_errors import of_machine
 from fedscale_ext.util.torch_devices import device_of
 
 BAD = 3  # a client
@@ -79,7 +80,7 @@ def test_an_error_of_the_machine_fails_the_unit_which_is_tried_again(
     ],
 )
 def test_whose_fault_it_is(error: Exception, machine: bool) -> None:
-    assert faults.of_machine(error) is machine
+    assert of_machine(error) is machine
 
 
 def test_a_gpu_that_refuses_all_work_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

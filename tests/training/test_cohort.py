@@ -147,6 +147,88 @@ def test_a_network_that_draws_has_no_cohort_form() -> None:
     assert stacked(nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(64, 4)), SHAPE) is not None
 
 
+class Small(nn.Module):
+    """A convolution, BatchNorm and a linear layer, for the tests to change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv2d(1, 4, 4, 4), nn.BatchNorm2d(4), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(functional.relu(self.norm(self.conv(x))).flatten(1))
+
+
+class Frozen(Small):
+    def train(self, mode: bool = True) -> "Frozen":
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+class WithoutGradient(Small):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x = functional.relu(self.norm(self.conv(x)))
+        return self.linear(x.flatten(1))
+
+
+class Keyword(Small):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(self.conv(input=x)).flatten(1))
+
+
+class Gated(Small):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.conv(x))
+        return self.linear(torch.mul(x, other=x[:, :1]).flatten(1))
+
+
+class Average(Small):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm.momentum = None  # the mean of all steps' statistics
+
+
+def hooked(register: Callable[[Small], object]) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        module = Small()
+        register(module)
+        return module
+
+    return build
+
+
+def normed(norm: Callable[[nn.Module], nn.Module]) -> Callable[[], nn.Module]:
+    return hooked(lambda module: norm(module.conv))
+
+
+UNUSUAL: dict[str, tuple[Callable[[], nn.Module], type | None]] = {
+    "a frozen BatchNorm": (Frozen, None),  # a cohort would count its steps
+    "no gradient": (WithoutGradient, Mapped),
+    "a keyword": (Keyword, Mapped),
+    "a tensor by keyword": (Gated, Mapped),
+    "a mean of all steps": (Average, None),
+    "a hook": (hooked(lambda module: module.conv.register_forward_hook(lambda m, x, y: 3 * y)), Mapped),
+    "a hook before": (hooked(lambda module: module.conv.register_forward_pre_hook(lambda m, x: (3 * x[0],))), Mapped),
+    "a hook backward": (
+        hooked(lambda module: module.linear.register_full_backward_hook(lambda m, x, y: tuple(g and 3 * g for g in x))),
+        None,
+    ),
+    "a tensor's hook": (hooked(lambda module: module.conv.weight.register_hook(lambda gradient: 3 * gradient)), None),
+    "a spectral norm": (normed(nn.utils.spectral_norm), None),
+    "a weight norm": (normed(nn.utils.weight_norm), None),
+    "a parametrized norm": (normed(nn.utils.parametrizations.weight_norm), Mapped),
+}
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL)
+def test_what_tracing_ignores_trains_in_a_cohort_as_alone_or_not_at_all(unusual: str) -> None:
+    build, form = UNUSUAL[unusual]
+    assert type(stacked(build(), SHAPE)) is (form or type(None))
+    if form is not None:
+        assert both_ways(build, [20, 20, 20]) < 1e-9
+
+
 def test_only_dropout_by_streams_is_drawn_in_a_cohort_and_never_into_a_recorded_graph() -> None:
     for dropout in (0.0, 0.4):
         module = models.build(exits("cnn", dropout))

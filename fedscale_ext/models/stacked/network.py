@@ -5,14 +5,14 @@ needs no second definition. A network with an operation that has no stacked form
 (:func:`stacked` chooses).
 """
 
+import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
-from torch.func import functional_call
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
@@ -24,7 +24,9 @@ from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
-from fedscale_ext.models.strided import guard
+from fedscale_ext.models.stacked.mapped import Mapped
+from fedscale_ext.models.stacked.trial import STEPS, computes_alike
+from fedscale_ext.util.machine_errors import of_machine
 
 _PACKAGE_MODULES = (
     SpatialMean, ChannelScale, vit.Patches, vit.Attention, vit.TokenMean, Dropout, ExitStack, LastExit, LinearWithInput,
@@ -43,6 +45,7 @@ _ELEMENTWISE = {
     "relu", "sigmoid", "tanh", "add", "mul", "sub",
 }  # fmt: skip
 _POOLING = {functional.max_pool2d, functional.avg_pool2d, functional.adaptive_avg_pool2d, functional.interpolate}
+_KNOWN = "fedscale_ext.", "torch.nn.", "torchvision.models.", "torchvision.ops.", "timm."
 _SPATIAL = ([2, 3], [-2, -1])
 
 
@@ -121,77 +124,6 @@ class Stacked(nn.Module):
         return self.graph(x.flatten(1, 2))  # [B, K * C, H, W]
 
 
-class Mapped(nn.Module):
-    """Networks of K clients by torch.func.vmap, for networks without a stacked form; full batches only."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        guard(module)
-        self._module = [module.train()]  # in a list, so that its tensors are not registered here
-        self._tap: tuple[nn.Module, Input] | None = None
-
-    def bind(
-        self,
-        tensors: Mapping[str, Tensor],
-        clients: int,
-        mask: Tensor | None = None,
-        shared: Mapping[str, layers.SharedWeight] = layers.NOTHING_SHARED,
-    ) -> None:
-        """Use the tensors of the clients; see :meth:`Stacked.bind`.
-
-        Args:
-            tensors: By state name, [K, *shape].
-            clients: Number of clients, K.
-            mask: Must be None.
-            shared: Must be empty.
-
-        Raises:
-            ValueError: If there is a mask, or a shared weight.
-
-        """
-        if mask is not None:
-            raise ValueError("clients with batches of different sizes cannot be mapped in one cohort")
-        if shared:
-            raise ValueError("a mapped network's clients each need weights of their own")
-        self._tensors = dict(tensors)
-
-    @contextmanager
-    def tapped(self, name: str) -> Iterator[Input]:
-        """Keep the last input [K, B, features] of the linear layer ``name`` while the block runs."""
-        self._tap = self._module[0].get_submodule(name), Input()
-        try:
-            yield self._tap[1]
-        finally:
-            self._tap = None
-
-    def linear(self, name: str) -> Callable[[Tensor], Tensor]:
-        """Return the linear layer ``name`` of the clients that are bound: [K, B, features] -> [K, B, outputs]."""
-        weight, bias = self._tensors[f"{name}.weight"], self._tensors.get(f"{name}.bias")
-
-        def apply(features: Tensor) -> Tensor:
-            output = features @ weight.transpose(1, 2)
-            return output if bias is None else output + bias.unsqueeze(1)
-
-        return apply
-
-    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
-        def one(tensors: dict[str, Tensor], samples: Tensor) -> Tensor:
-            output: Tensor = functional_call(self._module[0], tensors, (samples,))
-            return output
-
-        def one_tapped(tensors: dict[str, Tensor], samples: Tensor) -> tuple[Tensor, Tensor]:
-            assert self._tap is not None
-            with input_of(self._tap[0]) as last:
-                return one(tensors, samples), last.features
-
-        samples = x.transpose(0, 1)  # [K, B, C, H, W]
-        if self._tap is None:
-            mapped: Tensor = torch.vmap(one)(self._tensors, samples)
-        else:  # what is computed within vmap must be returned from it
-            mapped, self._tap[1].features = torch.vmap(one_tapped)(self._tensors, samples)
-        return mapped  # [K, B, classes]
-
-
 def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped | None:
     """Return the cohort form of a module, which holds no tensors of its own.
 
@@ -200,26 +132,52 @@ def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped
         input_shape: Shape of a sample, (C, H, W).
 
     Returns:
-        The cohort form. None for a module that cannot train in cohorts: its layers share a tensor, vmap refuses it, or
-        it draws random numbers other than by ``models/dropout.py``, which draws each client's from its own stream.
+        The cohort form. None for a module that cannot train in cohorts: its layers share a tensor, vmap refuses it, it
+        draws random numbers other than by ``models/dropout.py``, which draws each client's from its own stream, or a
+        trial shows that a cohort would not train as its clients alone do.
 
     """
     if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None
     if any(isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0 for part in module.modules()):
         return None
-    try:
-        return Stacked(_stacked_graph(module, input_shape))
-    except NoStackedForm:
-        mapped = Mapped(module)
-    state = {name: tensor.detach() for name, tensor in module.state_dict(keep_vars=True).items()}
-    pair = {name: torch.stack([tensor, tensor]) for name, tensor in state.items() if tensor.is_floating_point()}
-    mapped.bind(pair, 2)
-    try:
-        mapped(next(iter(pair.values())).new_zeros(2, 2, *input_shape))
-    except RuntimeError:  # random numbers, or control flow that depends on values
+    if any(parameter._backward_hooks for parameter in module.parameters()):
         return None
-    return mapped
+    module.train()
+    return _tried(_stack, module, input_shape) or _tried(_map, module, input_shape)
+
+
+_Form = TypeVar("_Form", "Stacked", "Mapped")
+
+
+def _tried(
+    form: Callable[[nn.Module, tuple[int, ...]], _Form], module: nn.Module, input_shape: tuple[int, ...]
+) -> _Form | None:
+    """Return a cohort form; None where it cannot be made, or does not train as the module itself."""
+    try:
+        network = form(module, input_shape)
+        if isinstance(network, Stacked) and _is_known(module):
+            return network
+        exact = copy.deepcopy(module).double()
+        exact.train()
+        return network if computes_alike(form(exact, input_shape), exact, input_shape) else None
+    except Exception as error:  # there is none, or whatever the network's own code raises for a proxy or within vmap
+        if of_machine(error):
+            raise
+        return None
+
+
+def _stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked:
+    return Stacked(_stacked_graph(module, input_shape))
+
+
+def _map(module: nn.Module, input_shape: tuple[int, ...]) -> Mapped:
+    return Mapped(module)
+
+
+def _is_known(module: nn.Module) -> bool:
+    """Whether all code is of packages that do nothing around their networks' operations, so that a trial is no news."""
+    return all(type(part).__module__.startswith(_KNOWN) for part in module.modules())
 
 
 class _Tracer(fx.Tracer):
@@ -230,6 +188,10 @@ class _Tracer(fx.Tracer):
 
 
 def _stacked_graph(module: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphModule:
+    if not all(part.training for part in module.modules()):
+        raise NoStackedForm("a part stays in evaluation")
+    if any(_has_hooks(part) for part in module.modules()):
+        raise NoStackedForm("a part has hooks")
     try:
         tracer = _Tracer()
         traced = fx.GraphModule(module, tracer.trace(module))
@@ -254,6 +216,11 @@ def _stacked_graph(module: nn.Module, input_shape: tuple[int, ...]) -> fx.GraphM
     return fx.GraphModule(root, graph)
 
 
+def _has_hooks(module: nn.Module) -> bool:
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks)
+
+
 def _plain(name: str) -> str:
     return f"layer_{name}"
 
@@ -272,10 +239,30 @@ def _replacement(node: fx.Node, traced: fx.GraphModule) -> layers.Layer | None:
     if node.op in ("placeholder", "output"):
         return None
     if node.op == "call_module":
-        return _replaced_module(str(node.target), traced.get_submodule(str(node.target)), node)
+        if node.kwargs:
+            raise NoStackedForm(f"{node.target} is called by keyword")
+        module = traced.get_submodule(str(node.target))
+        layer = _replaced_module(str(node.target), module, node)
+        if layer is not None and not _reads_the_state(layer, module):
+            raise NoStackedForm(f"the tensors of {node.target} are not those of its state")
+        return layer
     if node.op in ("call_function", "call_method"):
         return _replaced_function(node)
     raise NoStackedForm(f"{node.op} {node.target}")
+
+
+def _reads_the_state(layer: layers.Layer, module: nn.Module) -> bool:
+    """Whether the tensors that a stacked layer takes for a module are exactly those of the module's state."""
+    names = {name for name in layer.tensors if isinstance(_attribute(module, name), Tensor)}
+    return names == {name for name in module.state_dict() if name != STEPS}
+
+
+def _attribute(module: nn.Module, path: str) -> Any:
+    """Return what ``module`` has under a path of names such as "conv.weight"; None if nothing."""
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
 
 
 def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Layer | None:
@@ -329,6 +316,8 @@ def _replaced_module(name: str, module: nn.Module, node: fx.Node) -> layers.Laye
 
 def _replaced_function(node: fx.Node) -> layers.Layer | None:
     target: Callable[..., Any] | str = node.target
+    if any(isinstance(value, fx.Node) for value in node.kwargs.values()):
+        raise NoStackedForm(f"{target} gets a tensor by keyword")
     inputs = [_dimensions(old) for old in node.args if isinstance(old, fx.Node)]
     # a channel that is broadcast would be broadcast over the clients too
     channels = {_shape(old)[1] for old in node.args if isinstance(old, fx.Node) and _dimensions(old) > 1}
