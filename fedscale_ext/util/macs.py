@@ -61,6 +61,11 @@ class MacCounter:
         with self._lock:
             self._macs += macs
 
+    @property
+    def macs(self) -> int:
+        """The MACs since they were read last."""
+        return self._macs
+
     def read(self) -> int | None:
         """Return the MACs so far, and start anew; None where it is not on."""
         macs, self._macs = self._macs, 0

@@ -251,13 +251,14 @@ class FedorASAggregator(MultiModelAggregator):
         return EvaluationPlan([keys[tier] for tier in self.tier_of.tolist()], {key: key for key in keys + twins})
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Return scores and results of the search, and what clients spent on it; models are in the pool."""
+        """Return scores and results of the search, and what it has cost; models are in the pool."""
         judges = {"spent": dict(self.judges.spent), "generations": self.judges.generations}
-        return {}, {"searches": self.searches.state(), **judges}
+        return {}, {"searches": self.searches.state(), "server_macs": self.mac_counter.macs, **judges}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
         self.searches.load_state(data["searches"])
+        self.mac_counter.add(data["server_macs"])  # of a search that was stopped; 0 after a whole round
         self.judges.spent.update(data["spent"])
         self.judges.generations[:] = data["generations"]
 

@@ -1,11 +1,11 @@
 """Stage 2 of FedorAS on the server: the searches of all tiers, one after another (section 3.2).
 
-For a restart it keeps the scores of the present search, and the results of the earlier ones. A search that gets the
-same scores takes the same course.
+For a restart it keeps the scores of the present search, and the results of the earlier ones. Where searches share
+scores, it keeps all of them. A search that gets the same scores takes the same course.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -58,11 +58,14 @@ class TierSearches:
 
     def state(self) -> dict[str, Any]:
         """Return JSON for a checkpoint."""
-        return {"found": self.results, "present": self._present}
+        scores = [[list(path), score if isfinite(score) else None] for path, score in (self._scores or {}).items()]
+        return {"found": self.results, "present": self._present, "scores": scores}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
         self.results, self._present = list(state["found"]), state["present"]
+        if self._scores is not None:
+            self._scores.update((tuple(path), nan if score is None else score) for path, score in state["scores"])
 
 
 def _result(search: PathSearch) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, SearchSettings, pareto, run
+from fedscale_ext.methods.fedoras.tier_searches import TierSearches
 from fedscale_ext.methods.fedoras.tiers import Bracket, upper_only
 from fedscale_ext.models.supernet.family import Tables
 
@@ -125,6 +126,38 @@ def test_unsupported_operators_are_never_asked_for() -> None:
 
 
 # ---- determinism and restarts ----
+
+
+def test_searches_that_share_scores_judge_no_path_twice_after_a_restart() -> None:
+    tables = drawn_table(3, 4)
+    top = float(path_macs(tables, every_path(tables)).max())
+    brackets = [Bracket(0.0, top * share) for share in (0.6, 0.8, 1.0)]
+    settings = [SearchSettings(evaluations=30, population=8, parents=4)] * 3
+    scores, asked = judge(tables), list[Path]()
+
+    def searches() -> TierSearches:
+        return TierSearches([tables] * 3, brackets, settings, 1, shared=True)
+
+    def judged(tier: int, generation: int, paths: list[Path]) -> list[float]:
+        asked.extend(paths)
+        return [float("nan"), *scores(paths)[1:]]
+
+    unbroken, broken = searches(), searches()
+    unbroken.run(judged, lambda *_: None)
+    whole = asked.copy()
+    asked.clear()
+
+    def stop(tier: int, search: PathSearch) -> None:
+        if tier == 1:
+            raise StopIteration
+
+    with pytest.raises(StopIteration):
+        broken.run(judged, stop)
+    resumed = searches()
+    resumed.load_state(json.loads(json.dumps(broken.state(), allow_nan=False)))
+    resumed.run(judged, lambda *_: None)
+    assert asked == whole and len(set(whole)) == len(whole)
+    assert resumed.results == unbroken.results
 
 
 def noisy(search: PathSearch, tables: Tables) -> Any:

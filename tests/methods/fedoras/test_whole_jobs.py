@@ -141,7 +141,7 @@ class Interrupted(Exception):
 def test_a_job_that_is_interrupted_anywhere_ends_as_if_it_was_not(
     run: Run, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
 ) -> None:
-    keys = {**keys, "fedoras.twin_rounds": 0, "rounds": 5}
+    keys = {**keys, "fedoras.twin_rounds": 0, "rounds": 5, "count_server_macs": True}
     unbroken, summary = run("unbroken", num_executors=1, **keys)
     judgements, judged = [], FedorASAggregator._judged
 
