@@ -15,13 +15,13 @@ def mask(shape: Sequence[int], p: float, generator: torch.Generator, like: Tenso
 
     Args:
         shape: Its shape.
-        p: Probability of a zero; other entries are 1 / (1 - p).
+        p: Probability of a zero; other entries are 1 / (1 - p), and with 1 there are none.
         generator: The random stream.
         like: A tensor with the mask's dtype and device.
 
     """
     keep = torch.rand(*shape, generator=generator) >= p
-    return keep.to(like.device).to(like.dtype) / (1.0 - p)
+    return keep.to(like.device).to(like.dtype) / (1.0 - p if p < 1.0 else 1.0)
 
 
 class Dropout(nn.Module):

@@ -58,8 +58,8 @@ def configured_spec(
                 f"{path} is a model for {name} {value!r:.60}, but this data set has {name} {required!r}; "
                 "give the spec of a job on data of that kind"
             )
-    check_symbols(str(path), spec, text)
     size = _built(path, spec, lambda: cost(spec).bytes)
+    check_symbols(str(path), spec, text)
     if size > _LARGEST:
         raise UserError(f"{path} is a model of {size:,} bytes; a message can carry {_LARGEST:,}")
     return spec

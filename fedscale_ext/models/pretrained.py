@@ -27,12 +27,14 @@ class Fitted:
 
     Attributes:
         state: The state.
+        taken: Number of tensors that are the file's.
         unfit: Names of tensors that start at random, since the file's have another shape.
         unused: Names in the file that the model does not have.
 
     """
 
     state: State
+    taken: int
     unfit: Sequence[str]
     unused: Sequence[str]
 
@@ -40,8 +42,7 @@ class Fitted:
         """Describe what the model took from the file, for a job's notice."""
         unfit = f"; {_listed(self.unfit)} of another shape start at random" if self.unfit else ""
         unused = f"; {len(self.unused)} tensors of the file are not the model's" if self.unused else ""
-        taken = len(self.state) - len(self.unfit)
-        return f"{taken} of {len(self.state)} tensors start from initial_weights {source}{unfit}{unused}"
+        return f"{self.taken} of {len(self.state)} tensors start from initial_weights {source}{unfit}{unused}"
 
 
 def read_weights(path: Path) -> State:
@@ -92,7 +93,7 @@ def fitted(source: str, weights: State, start: State) -> Fitted:
     state = {name: weights[name].to(start[name].dtype) if name in taken else start[name] for name in start}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
         raise UserError(f"initial_weights {source} holds numbers that are not finite")
-    return Fitted(state, unfit, [name for name in weights if name not in start])
+    return Fitted(state, len(taken), unfit, [name for name in weights if name not in start])
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -62,6 +62,13 @@ def features(
     for name in names:
         if name not in outputs:  # a list of modules, or an exit that is left out in this pass
             raise UserError(f"module {name!r} cannot be tapped: the network does not run it as a whole; tap one within")
+        output: object = outputs[name]
+        if not isinstance(output, Tensor) or output.dim() not in (2, 3, 4):
+            what = f"a tensor of {output.dim()} axes" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+            raise UserError(
+                f"module {name!r} cannot be tapped: its output is {what}, not features, tokens or maps (2 to 4 axes); "
+                "tap another one"
+            )
     return deepest(logits), {name: outputs[name] for name in names}
 
 

@@ -25,6 +25,12 @@ def test_masks_come_from_the_stream_alone_and_keep_the_mean() -> None:
     assert abs(shares[0.0] - (1 - 0.75**2)) < 0.01  # two layers draw apart
 
 
+def test_a_layer_may_drop_everything() -> None:
+    layer, x = Dropout(1.0), torch.ones(4, 5)
+    with drawing(layer, generator()):
+        assert torch.equal(layer(x), torch.zeros(4, 5))
+
+
 def test_gradients_flow_through_what_is_kept() -> None:
     layer, x = Dropout(0.5), torch.ones(4, 50, requires_grad=True)
     with drawing(layer, generator()):

@@ -63,6 +63,15 @@ def test_a_torch_file_of_something_else_is_refused(tmp_path: Path) -> None:
         read_weights(tmp_path / "a.pth")
 
 
+def test_only_the_files_tensors_are_counted() -> None:
+    spec = models.named_spec("resnet_tiny", (3, 32, 32), 10)
+    weights, before = (models.initial_state(spec, seed) for seed in (2, 1))
+    weights = {name: tensor for name, tensor in weights.items() if not name.endswith("num_batches_tracked")}
+    result = fitted("w.pth", weights, before)
+    assert len(weights) < len(result.state)
+    assert result.sentence("w.pth").startswith(f"{len(weights)} of {len(result.state)} tensors start from")
+
+
 def test_the_layer_of_other_classes_keeps_its_start() -> None:
     weights, before = start(classes=7, seed=2), start()
     result = fitted("w.safetensors", weights, before)

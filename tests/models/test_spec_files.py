@@ -157,6 +157,13 @@ def test_a_family_of_another_package_may_say_nothing_of_its_fields(
     assert models.configured_spec(written(tmp_path, spec.to_json()), SHAPE, CLASSES) == spec
 
 
+@pytest.mark.parametrize("family", ["headed", "paired"])
+def test_a_spec_without_its_networks_is_refused(tmp_path: Path, family: str) -> None:
+    fields = {"input_shape": list(SHAPE), "num_classes": CLASSES}
+    with pytest.raises(UserError, match=f"cannot be built as a model of the family '{family}'"):
+        models.configured_spec(written(tmp_path, {"family": family, "fields": fields}), SHAPE, CLASSES, text=False)
+
+
 def test_a_missing_file_a_folder_and_a_huge_one(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "huge.json").write_bytes(b" " * (1 << 21))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
@@ -84,3 +85,18 @@ def test_a_family_without_taps_says_so():
 def test_the_deepest_exit_answers_where_there_are_several() -> None:
     logits = torch.arange(24.0).reshape(2, 3, 4)
     assert torch.equal(deepest(logits), logits[:, 2]) and torch.equal(deepest(logits[:, 1]), logits[:, 1])
+
+
+class _Given(nn.Module):
+    def __init__(self, shape: str) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x):
+        return {"tuple": (x, x), "5": x[:, None], "0": x.mean()}[self.shape]
+
+
+@pytest.mark.parametrize(("shape", "said"), [("tuple", "a tuple"), ("5", "a tensor of 5 axes"), ("0", "of 0 axes")])
+def test_an_output_that_is_no_map_tokens_or_features_is_refused(shape, said):
+    with pytest.raises(UserError, match=f"module '0' cannot be tapped: its output is .*{said}"):
+        features(nn.Sequential(_Given(shape)), torch.zeros(2, 1, 4, 4), ("0",))

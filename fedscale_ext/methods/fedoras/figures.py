@@ -1,7 +1,7 @@
 """What a job of FedorAS has to show beside any job's figures (sections 4.1 to 4.5; Tables 5 to 7)."""
 
 from collections.abc import Mapping, Sequence
-from math import exp
+from math import exp, inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,12 +78,20 @@ def tier_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
             **accuracies(evaluation, tier_key(tier), job.tier_of == tier),
         }
         if job.on_text() and row["loss"] is not None:
-            row["perplexity"] = exp(row["loss"])
+            row["perplexity"] = perplexity_of(row["loss"])
         if twin_key(tier) in job.pool:
             twin = accuracies(evaluation, twin_key(tier), job.tier_of == tier)
             row |= {f"twin_{name}": value for name, value in twin.items()}
         rows.append({**row, "path": path, "search": search})
     return rows
+
+
+def perplexity_of(loss: float) -> float:
+    """Return exp of a loss, infinite where that overflows."""
+    try:
+        return exp(loss)
+    except OverflowError:
+        return inf
 
 
 def accuracies(evaluation: Evaluation | None, title: str, clients: np.ndarray) -> dict[str, Any]:

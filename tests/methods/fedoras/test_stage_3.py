@@ -1,5 +1,6 @@
 """FedorAS after the search, hook by hook: who trains a tier's model and how, who judges what."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
-from fedscale_ext.methods.fedoras.figures import accuracies, stage_figures
+from fedscale_ext.methods.fedoras.figures import accuracies, perplexity_of, stage_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys
 from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.judging import read_figures
@@ -239,3 +240,7 @@ def test_accuracies_are_of_the_tiers_own_clients() -> None:
 def test_judges_are_told_where_nobody_holds_out_a_sample(fedoras: Any) -> None:
     aggregator = fedoras()
     assert isinstance(aggregator.judges, Judges) and aggregator.judges.held_out.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_perplexity_of_a_job_that_diverged_is_infinite() -> None:
+    assert perplexity_of(2.0) == math.exp(2.0) and perplexity_of(800.0) == math.inf
