@@ -13,6 +13,7 @@ from torch.nn import functional
 from fedscale_ext.method import ClientSamples, State
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models.final_layer import input_of
+from fedscale_ext.models.plain_attention import PlainAttention
 
 
 def guiding_gradients(
@@ -51,7 +52,8 @@ def guiding_gradients(
     def quiz_loss(tensors: State) -> Tensor:
         return functional.cross_entropy(run(tensors, quiz.x)[0], quiz.y)
 
-    steps = grad(study_loss)(parameters)
-    moved = {name: tensor - lr * steps[name] for name, tensor in parameters.items()}
-    along: Tensor = jvp(lambda tensors: run(tensors, study.x)[1], (parameters,), (grad(quiz_loss)(moved),))[1]
+    with PlainAttention():  # fused kernels have no derivative forward
+        steps = grad(study_loss)(parameters)
+        moved = {name: tensor - lr * steps[name] for name, tensor in parameters.items()}
+        along: Tensor = jvp(lambda tensors: run(tensors, study.x)[1], (parameters,), (grad(quiz_loss)(moved),))[1]
     return torch.zeros_like(vectors).index_add_(0, study.y, along * (2.0 * lr / along.numel()))

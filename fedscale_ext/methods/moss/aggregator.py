@@ -19,7 +19,7 @@ import torch
 from fedscale_ext.data.public import PublicData
 from fedscale_ext.method import About, Population, State, Task, Update, UserError
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
-from fedscale_ext.methods.moss.params import MossParams, check_named_taps, named_taps
+from fedscale_ext.methods.moss.params import MossParams, check_derivatives, check_named_taps, named_taps
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Public, Transfers, Type
 from fedscale_ext.methods.moss.server_figures import ServerFigures
 
@@ -70,6 +70,8 @@ class MossAggregator(DeviceTypesAggregator):
         for key, name, each in named:
             if each.taps is not None:  # copies, and WIRE without matching, would not notice
                 check_named_taps(key, name, each.spec, each.taps)
+            if p.learns and p.meta_update == "bilevel":
+                check_derivatives("model" if each is proxies else "moss.types", name, each.spec)
         switches: dict[str, Any] = {"same_arch_transfer": p.same_arch_transfer, "aggregation": p.aggregation}
         switches |= {"statistics": p.bn_statistics, "progress": self._progress}
         if proxies is None:

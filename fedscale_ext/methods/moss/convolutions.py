@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn.modules.utils import _pair
 
 
 class _Settings(NamedTuple):
@@ -90,11 +91,12 @@ def grouped_conv2d(x: Tensor, w: Tensor, bias: Tensor | None, *settings: Any) ->
         x: Maps [B, C, H, W].
         w: Kernels [O, C / groups, kh, kw].
         bias: [O], or None.
-        settings: Stride, padding and dilation of two numbers each, and the number of groups.
+        settings: Stride, padding and dilation of one number or two each, and the number of groups.
 
     Returns:
         Maps [B, O, H', W'].
 
     """
-    output = _F.apply(x, w, _Settings(*settings))
+    stride, padding, dilation, groups = settings
+    output = _F.apply(x, w, _Settings(_pair(stride), _pair(padding), _pair(dilation), groups))
     return output if bias is None else output + bias[:, None, None]

@@ -11,6 +11,7 @@ from fedscale_ext.data.layout import describe
 from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options, WireParams
+from fedscale_ext.methods.moss.twice_differentiable import lacking_derivative
 from fedscale_ext.models.taps import map_shapes
 
 DEFAULT_TAPS = "default"
@@ -125,6 +126,16 @@ def check_named_taps(key: str, name: str, spec: ModelSpec, taps: tuple[str, ...]
         map_shapes(spec, taps)
     except UserError as error:
         raise UserError(f"{key} for {name}: {error}") from None
+
+
+def check_derivatives(key: str, name: str, spec: ModelSpec) -> None:
+    """UserError that names the key and the model where the network has no second derivative, which bilevel needs."""
+    lacking = lacking_derivative(spec)
+    if lacking is not None:
+        raise UserError(
+            f"{key} {name}: moss.meta_update bilevel needs second derivatives, and this network has none ({lacking}); "
+            "choose another model, or moss.meta_update joint or frozen"
+        )
 
 
 def named_taps(text: str) -> tuple[str, ...] | None:

@@ -1,19 +1,29 @@
 """Networks whose second derivatives cost no more than need be, where torch has no good ones of its own."""
 
+from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.func import functional_call, grad, vjp
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from fedscale_ext.core.errors import one_line
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss.batch_norm import batch_norm
 from fedscale_ext.methods.moss.convolutions import grouped_conv2d
+from fedscale_ext.models.dropout import DrawnFrom
+from fedscale_ext.models.plain_attention import PlainAttention
+from fedscale_ext.models.registry import initial_state, parameter_names, skeleton
+from fedscale_ext.models.taps import deepest
 
 
-class TwiceDifferentiable(TorchFunctionMode):
+class TwiceDifferentiable(PlainAttention):
     """In the block, run networks' grouped convolutions and their BatchNorm by a batch's statistics by our kernels.
 
-    It applies to the current thread only. Running statistics stay as they are.
+    Attention and hardsigmoid become operations that torch can differentiate twice. It applies to the current thread
+    only. Running statistics stay as they are.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -28,7 +38,32 @@ class TwiceDifferentiable(TorchFunctionMode):
             and options.get("weight") is not None
         ):
             return batch_norm(args[0], options["weight"], options["bias"], options["eps"])
-        return func(*args, **options)
+        if func is functional.hardsigmoid:
+            return functional.relu6(args[0] + 3) / 6
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+@lru_cache(maxsize=1024)
+def lacking_derivative(spec: ModelSpec) -> str | None:
+    """Return torch's sentence on an operation of a network that has no second derivative; None if all have one."""
+    module, state = skeleton(spec).train(), initial_state(spec, 0)
+    generator = torch.Generator().manual_seed(0)
+    x = 1.9 * torch.rand(2, *spec["input_shape"], generator=generator)  # may stand for symbols of a text, too
+
+    def loss(theta: State) -> Tensor:
+        buffers = {name: each.clone() for name, each in state.items() if name not in theta}
+        with DrawnFrom(generator):
+            logits = deepest(functional_call(module, {**theta, **buffers}, (x,)))
+        return logits.square().mean()
+
+    try:
+        with TwiceDifferentiable():
+            slope, back, *_ = vjp(grad(loss), {name: state[name] for name in parameter_names(spec)})
+        back(slope)
+    except Exception as error:  # what else goes wrong is told where the network runs
+        if "not implemented" in str(error):
+            return one_line(str(error), 120)
+    return None
 
 
 def _maps(x: Tensor) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from client_settings import client_settings
+from torch import nn
 from torch.nn import functional
 
 import fedscale_ext
@@ -33,6 +34,21 @@ from methods.exchange.exchange_harness import (
 from methods.harness import CLASSES, SHAPE
 
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
+
+
+class Attending(nn.Module):
+    """Its attention is torch's own, which takes fused kernels."""
+
+    def __init__(self, num_classes: int, in_channels: int) -> None:
+        super().__init__()
+        self.patches, self.last = nn.Conv2d(in_channels, 8, 4, 4), nn.Linear(8, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        return self.last(functional.scaled_dot_product_attention(tokens, tokens, tokens).mean(1))
+
+
+ATTENDING = headed(models.named_spec("tests.methods.exchange.test_fedl2g:Attending", SHAPE, CLASSES), WIDTH)
 NORMED = headed(models.named_spec("nasbench201_base", SHAPE, CLASSES), WIDTH)
 VECTORS = {
     "features": torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(4)),
@@ -55,7 +71,7 @@ def quiz_loss(
         return float(functional.cross_entropy(model(quiz.x), quiz.y))
 
 
-@pytest.mark.parametrize("spec", [SPEC, NORMED], ids=["plain", "batch norm"])
+@pytest.mark.parametrize("spec", [SPEC, NORMED, ATTENDING], ids=["plain", "batch norm", "attention"])
 @pytest.mark.parametrize(("layer", "guide"), [("head", "features"), (None, "logits")])
 def test_gradients_are_the_differences_of_the_quiz(spec: models.ModelSpec, layer: str | None, guide: str) -> None:
     study, quiz, vectors = samples(7), samples(5), VECTORS[guide].double()

@@ -1,6 +1,7 @@
 """Second derivatives are torch's, of what is ours while they are made."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp
 from torch.overrides import TorchFunctionMode
 
+from fedscale_ext import models
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.moss.batch_norm import batch_norm
 from fedscale_ext.methods.moss.convolutions import grouped_conv2d
+from fedscale_ext.methods.moss.params import check_derivatives
 from fedscale_ext.methods.moss.twice_differentiable import TwiceDifferentiable
 
 
@@ -41,6 +45,60 @@ def test_grouped_convolutions_have_the_derivatives_of_finite_differences(
 
     torch.testing.assert_close(convolution(*inputs), nn.functional.conv2d(*inputs, stride, padding, 1, groups))
     assert torch.autograd.gradgradcheck(convolution, inputs, fast_mode=True)
+
+
+def test_a_convolution_may_be_called_with_plain_numbers() -> None:
+    inputs = _drawn((2, 4, 5, 4), (4, 1, 3, 3))
+
+    def convolution(x: Tensor, w: Tensor) -> Tensor:
+        with TwiceDifferentiable():
+            return nn.functional.conv2d(x, w, None, 1, 1, 1, 4)
+
+    torch.testing.assert_close(convolution(*inputs), nn.functional.conv2d(*inputs, None, 1, 1, 1, 4))
+    assert torch.autograd.gradgradcheck(convolution, inputs, fast_mode=True)
+
+
+MASK = torch.tensor([[True, False, True], [True, True, False], [False, True, True]])
+CURVED = {
+    "hardswish": (nn.functional.hardswish, 1),
+    "hardsigmoid": (nn.functional.hardsigmoid, 1),
+    "attention": (nn.functional.scaled_dot_product_attention, 3),
+    "masked attention": (partial(nn.functional.scaled_dot_product_attention, attn_mask=MASK, scale=0.3), 3),
+    "causal attention": (partial(nn.functional.scaled_dot_product_attention, is_causal=True), 3),
+    "an encoder": (nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True).double(), 1),
+}
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_operations_that_torch_differentiates_once_are_differentiated_twice(name: str) -> None:
+    operation, count = CURVED[name]
+    inputs = _drawn(*[(2, 3, 4)] * count)
+
+    def run(*inputs: Tensor) -> Tensor:
+        with TwiceDifferentiable():
+            return operation(*inputs)
+
+    torch.testing.assert_close(run(*inputs), operation(*inputs))
+    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
+
+
+class Direct(nn.Module):
+    """Calls an operation of torch that has no second derivative, past torch's functions."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch._C._nn.hardsigmoid(self.linear(x.flatten(1)))
+
+
+def test_a_network_without_second_derivatives_is_refused() -> None:
+    spec = models.named_spec("tests.methods.moss.test_twice_differentiable:Direct", (1, 8, 8), 4)
+    with pytest.raises(UserError, match="bilevel needs second derivatives, and this network has none"):
+        check_derivatives("moss.types", "mine", spec)
+    for name in ("mobilenetv3_small", "vit_small", "single_exit_mlp"):
+        check_derivatives("moss.types", name, models.named_spec(name, (3, 32, 32), 4))
 
 
 class _Nothing(TorchFunctionMode):
