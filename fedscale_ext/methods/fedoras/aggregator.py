@@ -258,7 +258,7 @@ class FedorASAggregator(MultiModelAggregator):
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
         self.searches.load_state(data["searches"])
-        self.mac_counter.add(data["server_macs"])  # of a search that was stopped; 0 after a whole round
+        self.mac_counter.add(data.get("server_macs", 0))  # of a search that was stopped; earlier checkpoints have none
         self.judges.spent.update(data["spent"])
         self.judges.generations[:] = data["generations"]
 
