@@ -65,7 +65,8 @@ class TierSearches:
         """Restore what :meth:`state` returned."""
         self.results, self._present = list(state["found"]), state["present"]
         if self._scores is not None:
-            self._scores.update((tuple(path), nan if score is None else score) for path, score in state.get("scores", ()))
+            scores = state.get("scores", ())  # which earlier checkpoints do not have
+            self._scores.update((tuple(path), nan if score is None else score) for path, score in scores)
 
 
 def _result(search: PathSearch) -> dict[str, Any]:
