@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -26,6 +27,7 @@ from fedscale_ext.data.job_data import local_digest
 from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
 from fedscale_ext.server.encoded_models import EncodedModels, SentModels
+from fedscale_ext.server.resume import data_digest_before
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, WORKER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
@@ -56,6 +58,7 @@ class Coordinator(NoPickle, Aggregator):
     """
 
     code: str  # digest of the code that this process runs
+    log_dir: Path  # the job's folder
     global_virtual_clock: float
     round: int
 
@@ -84,6 +87,7 @@ class Coordinator(NoPickle, Aggregator):
         self.refusals = Refusals()
         #: digest of the job's data on this machine; None where it has none, or the job's executors are its own
         self.local_digest: str | None = None
+        self._needed_digest: str | None = None  # of the data that executors must have; None where any may come first
         self._local_data_read = False
         self.farewell_s = _FAREWELL_S
 
@@ -139,7 +143,7 @@ class Coordinator(NoPickle, Aggregator):
                 raise UserError("an executor ended before the job began; its log says why")
             infos = [self.infos[executor] for executor in sorted(self.infos)]
         for info in infos:
-            if not info.same_data(infos[0]) or self.local_digest not in (None, info.digest):
+            if not info.same_data(infos[0]) or self._needed_digest not in (None, info.digest):
                 raise UserError("the executors read different data: make data_dir hold the same files for all of them")
         with self._changed:
             self._agreed = infos[0]
@@ -147,10 +151,15 @@ class Coordinator(NoPickle, Aggregator):
         return infos[0]
 
     def read_local_data(self) -> None:
-        """Learn what those that join must have, if this machine has data. Whoever asks meanwhile waits."""
-        digest = local_digest(self.config)
+        """Learn which data those that join must have: this machine's, or those of the run that the job continues.
+
+        Whoever asks meanwhile waits.
+        """
+        needed = digest = local_digest(self.config)
+        if digest is None and self.config.job.resumes:
+            needed = data_digest_before(self.log_dir)
         with self._changed:
-            self.local_digest, self._local_data_read = digest, True
+            self.local_digest, self._needed_digest, self._local_data_read = digest, needed, True
             self._changed.notify_all()
 
     def give_up(self) -> None:
@@ -198,7 +207,7 @@ class Coordinator(NoPickle, Aggregator):
         if re.fullmatch(r"[1-9][0-9]{0,9}", request.executor_id) is None:
             return self._reject(context, "not the number of an executor")
         other = self._agreed is not None and not info.same_data(self._agreed)
-        if other or self.local_digest not in (None, info.digest):
+        if other or self._needed_digest not in (None, info.digest):
             return self._reject(context, "other data", "make data_dir hold the same files")
         worker = Worker(request.executor_id, request.client_id)
         present = self.board.here
@@ -241,7 +250,7 @@ class Coordinator(NoPickle, Aggregator):
                 while str(number) in self.infos or number in self._requested:
                     number += 1
                 self._last_number = number
-        data = self._agreed.digest if self._agreed is not None else self.local_digest
+        data = self._agreed.digest if self._agreed is not None else self._needed_digest
         offer = write_offer(number, self.config.fedscale.job_name, shared_argv(self.config), self.code, data)
         return job_api_pb2.ServerResponse(event=JOIN, data=offer)
 

@@ -18,8 +18,10 @@ from fedscale_ext.data.job_data import check_same_data
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.chain import json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
+from fedscale_ext.metrics.names import HEADER
 from fedscale_ext.server import checkpoint
 from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.util.reading import MEGA, read_json
 
 CODE_CHANGED = (
     "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from that of an "
@@ -71,6 +73,15 @@ class Progress:
     records: dict[str, Mark]
     resumed: list[dict[str, Any]]
     notices: list[str]
+
+
+def data_digest_before(log_dir: Path) -> str | None:
+    """Return the digest of the data that a run to resume had; None where its header.json states none."""
+    try:
+        digest = read_json(log_dir / HEADER, MEGA)["data"]["digest"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return digest if isinstance(digest, str) else None
 
 
 def collected(components: Mapping[str, Stateful]) -> tuple[State, dict[str, Any]]:

@@ -12,6 +12,7 @@ from aggregator_service import configuration, connection, registration, serving
 
 from fedscale_ext.config.job_config import JobConfig, with_values
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.joining import Offer, read_offer, request_offer, wanted_number, write_offer
 from fedscale_ext.transport.signing import JOINING
@@ -184,6 +185,28 @@ def test_data_of_a_first_executor_that_are_not_those_here_end_the_job(
             stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
         with pytest.raises(UserError, match="the executors read different data"):
             service.wait_for_executors()
+
+
+def test_a_resumed_job_without_data_here_takes_only_those_of_its_run(job_file: Path) -> None:
+    config = configuration(job_file, "num_executors=0", "data_dir=nowhere", "resume=True")
+    with serving(config) as service:
+        write_atomic(service.log_dir / "header.json", '{"data": {"digest": "e"}}')
+        service.read_local_data()
+        assert (request_offer(asking(config), 10.0).data, service.local_digest) == ("e", None)
+        with connection(config, 1) as stub:
+            with pytest.raises(grpc.RpcError, match="make data_dir hold the same files"):
+                stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
+            stub.CLIENT_REGISTER(registration("1", digest="e"), wait_for_ready=True, timeout=10.0)
+        assert service.wait_for_executors().digest == "e"
+
+
+@pytest.mark.parametrize("header", ["", "[]", '{"data": {"digest": 3}}'])
+def test_a_run_whose_header_names_no_data_takes_any(job_file: Path, header: str) -> None:
+    config = configuration(job_file, "num_executors=0", "data_dir=nowhere", "resume=True")
+    with serving(config) as service:
+        write_atomic(service.log_dir / "header.json", header)
+        service.read_local_data()
+        assert request_offer(asking(config), 10.0).data is None
 
 
 def test_a_job_with_executors_does_not_open_the_data(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
