@@ -54,11 +54,16 @@ def facts(record: "Job") -> dict[str, str]:
 
 
 def _executors(job: "Job") -> dict[str, str]:
-    """Who works for a running job, what each does, how fast; and the command with which others join."""
+    """Who works for a running job, what each does, how fast; who is lost; and the command with which others join."""
     facts = {}
-    for line in job.executors:
+    if job.alone is not None:
+        alone_s, most_s = max(0.0, time.time() - job.alone["since"]), job.alone["most_s"]
+        facts["waits"] = f"for {alone_s:.1f} s for an executor, as none is left; up to {most_s:g} s (replacement_s)"
+    for line in sorted([*job.executors, *job.lost], key=lambda line: int(line["executor"])):
         words = f"{line['host']}, {line['device']}{', joined' if line['joined'] else ''}: "
-        if line["unit"]:
+        if line.get("lost_at"):
+            words += f"lost {max(0.0, time.time() - line['lost_at']):.1f} s ago"
+        elif line["unit"]:
             since = max(0.0, time.time() - line["since"])
             words += f"{line['kind']} of {line['clients']} clients in round {line['round']} for {since:.1f} s"
         else:

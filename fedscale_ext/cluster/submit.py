@@ -274,6 +274,10 @@ class ClusterRun(Run):
         """Nothing is started on a host that is lost: the job goes on without it."""
         return gone.why is None
 
+    def _may_be_joined(self) -> bool:
+        """Whether others have the job's token."""
+        return self.config.job.token_file is not None
+
     def _note_restart(self, name: str, reason: str, after: int) -> None:
         """Here, for ``driver status``, and in the job's folder on the aggregator's host, where that is another one."""
         super()._note_restart(name, reason, after)

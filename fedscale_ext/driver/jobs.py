@@ -52,6 +52,8 @@ class Job:
     stopped: str | None = None  # why it finished before its last round
     notices: list[str] = field(default_factory=list)  # different sentences that it gave, in their order
     executors: list[dict[str, Any]] = field(default_factory=list)  # who is present, as server/attendance.py has it
+    lost: list[dict[str, Any]] = field(default_factory=list)  # executors that are not, though they did not leave
+    alone: dict[str, float] | None = None  # since when nobody is present, and the most seconds that the job waits
     cluster: dict[str, Any] | None = None  # where a job that was submitted runs
     in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
 
@@ -77,12 +79,25 @@ class Job:
             self.accuracy = summary["accuracy"]["mean"] if summary["accuracy"] else None
 
     def note_executors(self, event: dict[str, Any]) -> list[str]:
-        """Take over who is there; a sentence for each executor that joined, or left again, since the last event."""
+        """Take over who is there; sentences on what changed since the last event.
+
+        One is for each executor that joined, or is gone again, and one says that the job waits for another.
+        """
         before = {line["executor"]: line for line in self.executors if line["joined"]}
-        self.executors = event["executors"]
+        self.executors, self.lost = event["executors"], event.get("lost", [])
         after = {line["executor"]: line for line in self.executors if line["joined"]}
         joined = [f"executor {name} joined from {after[name]['host']}" for name in after if name not in before]
-        return joined + [f"executor {name}, which had joined, is gone" for name in before if name not in after]
+        gone = [f"executor {name}, which had joined, is gone" for name in before if name not in after]
+        return joined + gone + self._note_alone(event.get("replacement_s"))
+
+    def _note_alone(self, most_s: float | None) -> list[str]:
+        """Note since when nobody is present, and that the aggregator waits ``most_s`` for somebody; say it once."""
+        if self.executors or most_s is None:
+            self.alone = None
+        elif self.alone is None:
+            self.alone = {"since": time.time(), "most_s": most_s}
+            return [f"no executor is left: the job waits up to {most_s:g} s (replacement_s) for another one"]
+        return []
 
     def add_notice(self, event: dict[str, Any]) -> bool:
         """Take over a notice of the aggregator; whether it is a new one."""

@@ -281,7 +281,8 @@ class Run:
                     self.restarts.round_finished()
             elif kind == "executors":
                 for sentence in self.job.note_executors(message.event):
-                    self.display.notice(sentence)
+                    if self.failure is None:
+                        self.display.notice(sentence)
                 self._remember()
             elif kind == "notice" and self.job.add_notice(message.event):
                 self._remember()
@@ -323,12 +324,24 @@ class Run:
                 self._note_restart(gone.name, str(outcome.reason), after)
                 return
             outcome = replace(outcome, reason=f"{outcome.reason}, again and again without a finished round between")
-        others = [name for name in self.processes.running() if name != AGGREGATOR]
-        others += [f"executor {line['executor']}" for line in self.job.executors if line["joined"]]
-        if gone.name == AGGREGATOR or not others:
+        others = self._others()
+        if gone.name == AGGREGATOR or not (others or self._may_be_joined()):
             self._fail(gone.name, outcome)
         elif self.failure is None:
-            self.display.notice(f"{outcome.reason}; the job goes on without it")
+            self.display.notice(
+                f"{outcome.reason}; {'the job goes on without it' if others else 'it was the last one'}"
+            )
+
+    def _others(self) -> list[str]:
+        """Executors that are left: the job's own, those that are started again, and those that joined."""
+        planned = self.restarts.planned() if self.restarts else []
+        own = [name for name in (*self.processes.running(), *planned) if name != AGGREGATOR]
+        joined = [f"executor {line['executor']}" for line in self.job.executors if line["joined"]]
+        return own + [name for name in joined if name not in self.ranks]  # by ssh, the job's own join, too
+
+    def _may_be_joined(self) -> bool:
+        """Whether a job that has lost its last executor waits for another one."""
+        return False
 
     def _fail(self, name: str, outcome: Outcome) -> None:
         """Note a failure; of several within a moment, the first, but an aggregator's before an executor's."""

@@ -12,6 +12,7 @@ from fedscale_ext.transport.unit_retries import Unit
 
 EVENT = "executors"
 _PAUSE_S = 1.0  # between two events while nobody comes or goes
+_MOST_LOST = 10  # executors of an event that are lost: the last ones
 
 
 @dataclass
@@ -30,10 +31,11 @@ class _Executor:
     units_done: int = 0
     clients_done: int = 0
     busy_s: float = 0.0
+    lost_at: float = 0.0  # in seconds since 1970; 0 while it is present
 
 
 class Attendance:
-    """Keeps a line for each executor and emits all lines; safe to use from several threads.
+    """Keeps a line for each executor and emits those of who is present or lost; safe to use from several threads.
 
     Args:
         emit: Takes the events.
@@ -81,15 +83,33 @@ class Attendance:
                 line.busy_s += self._clock() - line.since
                 line.unit = 0
 
+    def leave(self, executor: str) -> None:
+        """Note that an executor has left in order: unlike one that is lost, it has no line any more."""
+        present = self._present()
+        with self._lock:
+            if executor not in present:  # else another process has its number by now
+                self._lines.pop(executor, None)
+        self.tell()
+
+    def tell_soon(self) -> None:
+        """Call :meth:`tell` from another thread, for whoever must not wait."""
+        self._call_later(0.0, self.tell)
+
     def tell(self) -> None:
-        """Emit the lines of those who are present: at once if somebody came or went, else once in a second."""
+        """Emit the lines of those who are present, and of the last ones that are lost.
+
+        This is at once if somebody came or went, else once in a second.
+        """
         present = self._present()
         with self._lock:
             if self._closed:
                 return
-            for executor in self._lines.keys() - present:
-                self._lines[executor].unit = 0  # its work is another one's by now
             now = self._clock()
+            for executor, line in self._lines.items():
+                if executor in present:
+                    line.lost_at = 0.0
+                else:  # its work is another one's by now
+                    line.unit, line.lost_at = 0, line.lost_at or now
             since = now - self._emitted_at
             if present == self._emitted and 0 <= since < _PAUSE_S:
                 if not self._planned:  # what was just done must not stay untold until something else is
@@ -97,8 +117,9 @@ class Attendance:
                     self._call_later(_PAUSE_S - since, self._tell_planned)
                 return
             self._emitted, self._emitted_at = present, now
-            lines = [asdict(self._lines[name]) for name in sorted(present & self._lines.keys(), key=int)]
-            self._emit({"event": EVENT, "executors": lines})
+            here = [asdict(self._lines[name]) for name in sorted(present & self._lines.keys(), key=int)]
+            lost = sorted((line for line in self._lines.values() if line.lost_at), key=lambda line: line.lost_at)
+            self._emit({"event": EVENT, "executors": here, "lost": [asdict(line) for line in lost[-_MOST_LOST:]]})
 
     def close(self) -> None:
         """Emit nothing any more."""

@@ -72,7 +72,9 @@ class Coordinator(NoPickle, Aggregator):
         executor = getattr(type(self), "Executor", None)  # of a method whose clients differ
         self._kinds = kinds_by_event(executor.kinds if executor is not None else ())
         job = config.job
-        self.board = Board(Leases(job.lease_s), UnitTracker(job.unit_tries), job.replacement_s)
+        self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
+        tracker = UnitTracker(job.unit_tries)
+        self.board = Board(Leases(job.lease_s), tracker, job.replacement_s, self.attendance.tell_soon)
         #: names this start of the job: what was computed for an earlier one does not count
         self.incarnation = secrets.token_hex(8)
         self.infos: dict[str, ExecutorInfo] = {}
@@ -82,7 +84,6 @@ class Coordinator(NoPickle, Aggregator):
         self._changed = threading.Condition()
         self._last_number = 0  # of an executor that joined
         self._requested: set[int] = set()  # numbers that executors which joined had asked for
-        self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         self._unit_ids = itertools.count(1)
         self.refusals = Refusals()
         #: digest of the job's data on this machine; None where it has none, or the job's executors are its own
@@ -260,7 +261,7 @@ class Coordinator(NoPickle, Aggregator):
     def _emit_attendance(self, event: dict[str, Any]) -> None:
         """Tell the driver of the executors; a job within one process has one, of which there is nothing to tell."""
         if self.grpc_server is not None:
-            self.emit(event)
+            self.emit({**event, "replacement_s": self.config.job.replacement_s})
 
     @overrides
     def CLIENT_PING(self, request: Any, context: Any) -> Any:
@@ -297,7 +298,7 @@ class Coordinator(NoPickle, Aggregator):
             return self._see_alive(worker, context)
         if request.event == LEAVE:
             self.board.leave(worker)
-            self.attendance.tell()
+            self.attendance.leave(worker.executor)
             return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
         try:
             self.board.renew(worker)

@@ -21,6 +21,10 @@ def _always() -> bool:
     return True
 
 
+def _nobody_asks() -> None:
+    pass
+
+
 class Board:
     """Assigns each unit to one executor and gathers one result per unit; all waits are bounded.
 
@@ -32,13 +36,19 @@ class Board:
         leases: Leases of the executors.
         tracker: State of the units.
         replacement_s: Seconds without any executor after which the missing units are given up.
+        lost: Called when executors were lost; it must not wait, since all other calls wait for it.
 
     """
 
     def __init__(
-        self, leases: Leases | None = None, tracker: UnitTracker | None = None, replacement_s: float = math.inf
+        self,
+        leases: Leases | None = None,
+        tracker: UnitTracker | None = None,
+        replacement_s: float = math.inf,
+        lost: Callable[[], None] = _nobody_asks,
     ) -> None:
         self._changed = threading.Condition()
+        self._lost = lost
         self._leases, self._tracker = leases or Leases(), tracker or UnitTracker()
         self._clock, self._replacement_s = self._leases.clock, replacement_s
         self._alone: float | None = None  # since when no executor is present
@@ -101,10 +111,12 @@ class Board:
     def lapse(self) -> None:
         """Record lost executors, and put their units back."""
         with self._changed:
-            for worker, dead in self._leases.lapse():
+            for worker, dead in (gone := self._leases.lapse()):
                 self._tracker.leave(worker, dead)
                 self._tracker.counts["executors lost"] += dead
                 self._changed.notify_all()
+            if gone:
+                self._lost()
             if self._leases.here():
                 self._alone = None
             elif self._alone is None:

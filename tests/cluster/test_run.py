@@ -32,7 +32,7 @@ class Pretended:
         self.inbox: SimpleQueue = SimpleQueue()
         self.tails = {name: deque(["last words"]) for name in PLACES}
         self.hosts, self.messages, self.started, self.orders = dict(PLACES), deque(messages), [], {}
-        self.stopped, self.access = False, Access("python")
+        self.stopped, self.access, self.ended = False, Access("python"), set()
 
     def begin(self, name):
         self.started.append(name)
@@ -42,10 +42,13 @@ class Pretended:
         self.orders[to] = order
 
     def running(self):
-        return [] if self.stopped or not self.messages else list(PLACES)
+        return [] if self.stopped or not self.messages else [name for name in PLACES if name not in self.ended]
 
     def next(self, deadline):
-        return self.messages.popleft()
+        message = self.messages.popleft()
+        if isinstance(message, Exit) and message.name != AGGREGATOR:
+            self.ended.add(message.name)
+        return message
 
     def stop(self):
         self.stopped = True
@@ -55,8 +58,9 @@ class Pretended:
 def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path))
 
-    def of(*messages, restarts=None):
-        config = make_config({"ps_ip": "a", "worker_ips": ["b:[1]", "c:[1]"]}, {"job_name": "j", "use_cuda": False})
+    def of(*messages, restarts=None, **keys):
+        flat = {"job_name": "j", "use_cuda": False, **keys}
+        config = make_config({"ps_ip": "a", "worker_ips": ["b:[1]", "c:[1]"]}, flat)
         job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0),
                        cluster={"access": {}, "places": PLACES, "there": "/there"})  # fmt: skip
         processes = Pretended(*messages)
@@ -89,6 +93,32 @@ def test_a_host_that_is_lost_later_is_told(run):
     assert "note: executor 2 on c was lost with its host (Connection reset); the job goes on without it" in " ".join(
         err.split()
     )
+
+
+def joined(*numbers):
+    lines = [{"executor": number, "host": "there", "joined": True} for number in numbers]
+    return ProcessEvent(AGGREGATOR, {"event": "executors", "executors": lines, "replacement_s": 90.0})
+
+
+BOTH_DIE = (ProcessEvent(AGGREGATOR, {"event": "ready"}), joined("1", "2"), Exit("executor 1", -9),
+            Exit("executor 2", -9))  # fmt: skip
+
+
+def test_a_job_that_nobody_else_can_join_ends_with_its_last_executor(run):
+    code, err, processes = run(*BOTH_DIE, None)
+    said = " ".join(err.split())
+    assert code == 1 and processes.stopped and "fedscale: executor 2 on c was ended by SIGKILL; all output is" in said
+    assert "executor 1 on b was ended by SIGKILL; the job goes on without it" in said
+
+
+def test_a_job_that_others_may_join_says_that_it_waits_for_them_or_goes_on_with_them(run):
+    waits = "no executor is left: the job waits up to 90 s (replacement_s) for another one"
+    _, err, _ = run(*BOTH_DIE, joined(), joined(), Exit(AGGREGATOR, 1), None, token_file="token")
+    said = " ".join(err.split())
+    assert "executor 2 on c was ended by SIGKILL; it was the last one" in said and said.count(waits) == 1
+    begin, _, *deaths = BOTH_DIE
+    _, err, _ = run(begin, joined("1", "2", "3"), *deaths, Exit(AGGREGATOR, 1), None, token_file="token")
+    assert "executor 2 on c was ended by SIGKILL; the job goes on without it" in " ".join(err.split())
 
 
 def test_nothing_is_started_again_on_a_host_that_is_lost(run):

@@ -50,6 +50,23 @@ def test_whoever_joins_or_leaves_is_told_once():
     assert record.executors == []
 
 
+def test_a_job_that_nobody_is_left_of_says_once_that_it_waits_and_how_long(monkeypatch):
+    monkeypatch.setattr(jobs.time, "time", lambda: 1000.0)
+    record, there = job(Proc("driver", 5, 1.5)), {"executor": "2", "host": "there", "joined": False}
+    lost = {**there, "device": "cpu", "lost_at": 990.0, "units_done": 0}
+    events = [{"executors": lines, "lost": away, "replacement_s": 90.0}
+              for lines, away in (([there], []), ([], [lost]), ([], [lost]))]  # fmt: skip
+    waits = "no executor is left: the job waits up to 90 s (replacement_s) for another one"
+    assert [record.note_executors(event) for event in events] == [[], [waits], []]
+    monkeypatch.setattr(jobs.time, "time", lambda: 1002.0)
+    assert job_status._executors(record) == {
+        "waits": "for 2.0 s for an executor, as none is left; up to 90 s (replacement_s)",
+        "executor 2": "there, cpu: lost 12.0 s ago",
+    }
+    record.note_executors(events[0])
+    assert (record.alone, record.lost) == (None, [])
+
+
 def test_status_tells_of_each_executor_what_it_does_and_how_fast(monkeypatch):
     monkeypatch.setattr(job_status.time, "time", lambda: 1000.0)
     idle = {"executor": "1", "host": "here", "device": "cpu", "joined": False, "unit": 0, "kind": "", "round": 0,

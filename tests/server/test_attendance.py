@@ -45,6 +45,26 @@ def test_whoever_comes_or_goes_is_told_at_once_and_work_once_in_a_second() -> No
     assert len(job.events) == 5 and job.last.keys() == {"1", "2"}
 
 
+def test_who_is_lost_is_told_apart_until_it_comes_back_and_who_has_left_is_not() -> None:
+    job = Job()
+    for number in range(1, 15):
+        job.come(str(number))
+    job.present.remove("1")
+    job.attendance.leave("1")
+    assert "1" not in job.last and job.events[-1]["lost"] == []
+    for number in range(2, 15):
+        job.now += 1.0
+        job.present.remove(str(number))
+        job.attendance.tell_soon()
+        job.later.pop()[1]()
+    lost = {line["executor"]: line["lost_at"] for line in job.events[-1]["lost"]}
+    assert lost == {str(number): 99.0 + number for number in range(5, 15)} and not job.last
+    job.present.add("14")
+    job.attendance.leave("14")  # said by a process that another one has replaced
+    assert job.last.keys() == {"14"} and job.last["14"]["lost_at"] == 0.0
+    assert len(job.events[-1]["lost"]) == 10  # of 11: the earliest has no line
+
+
 def test_what_was_done_within_the_second_is_told_after_it() -> None:
     job = Job()
     job.come("1")
@@ -100,4 +120,4 @@ def test_nothing_is_kept_of_one_that_never_registered() -> None:
     job.attendance.take("1", TRAIN)
     job.attendance.finish("1", 7)
     job.attendance.tell()
-    assert job.events == [{"event": "executors", "executors": []}]
+    assert job.events == [{"event": "executors", "executors": [], "lost": []}]

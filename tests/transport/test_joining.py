@@ -11,7 +11,7 @@ import torch
 from aggregator_service import configuration, connection, registration, serving
 
 from fedscale_ext.config.job_config import JobConfig, with_values
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import JobFailed, UserError
 from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.joining import Offer, read_offer, request_offer, wanted_number, write_offer
@@ -223,6 +223,20 @@ def test_a_job_that_only_strangers_asked_to_join_names_why_they_were_refused(job
         sentence = r"joined within 0.05 s \(messages were refused: signed with another token\): raise"
         with pytest.raises(UserError, match=sentence):
             service.wait_for_executors()
+
+
+def test_the_last_executor_is_told_to_be_lost_though_nobody_calls_any_more(job_file: Path) -> None:
+    config = configuration(job_file, "num_executors=0", "lease_s=0.5", "replacement_s=1.0")
+    with serving(config) as service:
+        events: list[Any] = []
+        service.emit, service.round = events.append, 1
+        with connection(config, 1) as stub:
+            stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
+        with pytest.raises(JobFailed, match="no executor is left to do them: executor 1 was last heard of 2 s ago"):
+            list(service.run_units([service.make_unit("train", [])]))
+        last = events[-1]
+        assert (last["event"], last["executors"], last["replacement_s"]) == ("executors", [], 1.0)
+        assert [line["executor"] for line in last["lost"]] == ["1"] and last["lost"][0]["lost_at"] > 0
 
 
 def test_a_number_is_given_to_who_asks_for_it_unless_another_one_has_it(job_file: Path) -> None:
