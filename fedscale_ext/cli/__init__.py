@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util import full_disk
 
 
 def main() -> None:
@@ -29,10 +30,26 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
+        if isinstance(error, OSError) and full_disk.is_full(error):
+            print(f"fedscale: {_full_disk(error)}", file=sys.stderr)
+            sys.exit(2)
         print(
             f"fedscale: unexpected {type(error).__name__}: {_first_line(error)}; {_keep_traceback()}", file=sys.stderr
         )
         sys.exit(1)
+
+
+def _full_disk(error: OSError) -> str:
+    """Say what cannot be written; a file of the driver's records may lie elsewhere."""
+    from fedscale_ext.driver.jobs import state_dir
+
+    name = str(error.filename or "a file")
+    try:
+        elsewhere = Path(name).is_relative_to(state_dir())
+    except UserError:
+        elsewhere = False
+    advice = "make room, or set FEDSCALE_EXT_STATE to a folder on another disk" if elsewhere else "make room"
+    return full_disk.sentence(error, name, advice)
 
 
 def _first_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.driver.processes import Proc, signal_group
+from fedscale_ext.util import full_disk
 
 _STOP_DRIVER_S = 8.0  # a driver stops its processes within 5 s
 _STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
@@ -248,11 +249,14 @@ def write(job: Job) -> None:
     """Put the record in place in one step, so that a reader never sees half of it."""
     path = folder(job.name) / "job.json"
     temporary = path.with_name(f"job.json.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(asdict(job), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with full_disk.naming(path), temporary.open("w", encoding="utf-8") as file:
+            json.dump(asdict(job), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

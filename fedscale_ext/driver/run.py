@@ -155,6 +155,7 @@ class Run:
         self.last_errors: dict[str, str] = {}  # the last error of a process, in its own words
         self.failed = ""  # the process that the failure is about
         self.deadline: float | None = None
+        self.behind = False  # a disk has refused the job's record, which was told
 
     def run(self, setup: list[list[str]], ranks: dict[str, list[str]]) -> int:
         """Run the job with the argument lists of its processes by their names; the command's exit code."""
@@ -253,9 +254,16 @@ class Run:
                 self._start(other, self.ranks[other])
 
     def _remember(self) -> None:
-        """Write the job's record; a disk that takes no more must not end the driver, whose job will say it."""
-        with suppress(OSError):
+        """Write the job's record; a disk that takes no more must not end the driver, and is told once."""
+        try:
             jobs.write(self.job)
+        except OSError as error:
+            if not self.behind:
+                self.display.notice(
+                    f"{error.filename} cannot be written ({error.strerror}): until it can, `fedscale driver status` "
+                    "shows an earlier state of the job"
+                )
+            self.behind = True
 
     def _note_event(self, message: ProcessEvent) -> None:
         kind = message.event["event"]

@@ -13,6 +13,7 @@ from fedscale_ext.driver import jobs
 from fedscale_ext.driver.jobs import left_after, state_dir
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import counted
+from fedscale_ext.util import full_disk
 
 _LOCK = ".lock"  # how the file ends that the driver of a sweep holds
 _NAMED = 4  # jobs that a sentence names
@@ -125,9 +126,13 @@ def write_conf(name: str, content: bytes) -> None:
 
 def _put(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.touch(mode=0o600)
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    try:
+        temporary.touch(mode=0o600)
+        with full_disk.naming(path):
+            temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def jobs_of(word: str) -> dict[str, Path | None]:
@@ -164,14 +169,15 @@ def stop(driver: Proc) -> bool:
 @contextmanager
 def claim(name: str) -> Iterator[None]:
     """Hold the name for the life of a sweep's driver, this process; its lock says who it is."""
-    with (folder() / f"{name}{_LOCK}").open("a+", encoding="utf-8") as lock:
+    path = folder() / f"{name}{_LOCK}"
+    with path.open("ab+", buffering=0) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"sweep {name} is running; wait for it, or stop it with Ctrl-C where it runs") from None
         lock.truncate(0)
-        lock.write(json.dumps(asdict(Proc.of("sweep", os.getpid()))))
-        lock.flush()
+        with full_disk.naming(path):
+            lock.write(json.dumps(asdict(Proc.of("sweep", os.getpid()))).encode())
         try:
             yield
         finally:

@@ -14,6 +14,7 @@ from fedscale_ext.config.job_config import JobConfig, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import Emit, ignore_event
 from fedscale_ext.entry.launch import executor_class, prepare_process
+from fedscale_ext.util import full_disk
 
 
 class _Context:
@@ -74,7 +75,8 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
 
     threads = torch.get_num_threads()
     _log_to_file_only()
-    aggregator = without_port(method_class(config.job.method))(config, emit)
+    with full_disk.refused(config.fedscale.log_path, full_disk.AT_START):
+        aggregator = without_port(method_class(config.job.method))(config, emit)
     aggregator.executors = [0]  # before the executor registers
     failure: list[BaseException] = []
 

@@ -14,6 +14,7 @@ from fedscale_ext.config.job_config import JobConfig, from_argv
 from fedscale_ext.core.errors import JobFailed, UserError
 from fedscale_ext.core.events import print_event
 from fedscale_ext.entry.parent_pipe import exit_with_parent
+from fedscale_ext.util import full_disk
 from fedscale_ext.util.package import PACKAGE
 
 
@@ -57,7 +58,9 @@ def _executor(config: JobConfig) -> None:
 
 def _run(role: Any, config: JobConfig) -> None:
     gc.freeze()  # what was imported stays: walking it would cost half a second at exit, and at times before
-    role(config).run()
+    with full_disk.refused(config.fedscale.log_path, full_disk.AT_START):
+        process = role(config)  # FedScale opens its logs here
+    process.run()
 
 
 def run_process(role: Callable[[JobConfig], Any]) -> None:

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util import full_disk
 
 BYTES = 32
 
@@ -21,7 +22,7 @@ def write_token(path: Path, digits: str) -> Path:
     with contextlib.suppress(FileNotFoundError):
         path.unlink()  # a new file has no reader yet, whatever the old one's mode was
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(file, "w", encoding="ascii") as writer:
+    with full_disk.naming(path), os.fdopen(file, "w", encoding="ascii") as writer:
         writer.write(digits + "\n")
     return path
 

@@ -1,5 +1,6 @@
 """The command as a whole: speed of start, and how errors reach a person."""
 
+import errno
 import os
 import resource
 import subprocess
@@ -175,3 +176,24 @@ def test_no_color_in_a_terminal(state, write_conf):
     assert "note:" in out
     assert "\x1b[3" not in out
     assert "\x1b[9" not in out
+
+
+@pytest.mark.parametrize(
+    ("file", "advice"),
+    [("jobs/fake/job.json", ", or set FEDSCALE_EXT_STATE to a folder on another disk"), ("../data/a.csv", "")],
+)
+def test_a_full_disk_is_one_sentence(state, monkeypatch, capsys, file, advice):
+    from fedscale_ext import cli
+    from fedscale_ext.driver import jobs
+
+    path = os.path.normpath(state / file)
+
+    def fail() -> list[str]:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(jobs, "names", fail)
+    monkeypatch.setattr(sys, "argv", ["fedscale", "driver", "status"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    said = f"fedscale: the disk takes no more: {path} cannot be written (No space left on device); make room{advice}\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, said)

@@ -1,20 +1,25 @@
 """The memory of jobs: who is running, and that only the right processes are ever signalled."""
 
 import dataclasses
+import errno
 import os
 import platform
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 from written_job import write_job
 
 from fedscale_ext.cli import job_status
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs
+from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.processes import Proc
+from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.run import Run
 from fedscale_ext.report.loading import load_job
 
 from .conftest import done
@@ -250,3 +255,35 @@ def test_status_tells_the_round_that_a_killed_driver_did_not_hear_of(state, tmp_
     assert job_status.row("killed")[1:4] == ["failed", "9/20", "12.5 %"]
     jobs.write(dataclasses.replace(lost, status="failed"))  # its driver heard of all that it could
     assert job_status.row("killed")[1:4] == ["failed", "9/20", "12.5 %"]
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("write", "what"),
+    [
+        (lambda: jobs.write(job(Proc("driver", 5, 1.5))), "jobs/fake/job.json"),
+        (lambda: sweeps.write_conf("of", b""), "sweeps/of.yml"),
+    ],
+)
+def test_a_record_that_a_full_disk_does_not_take_is_named_and_leaves_nothing(state, monkeypatch, write, what):
+    monkeypatch.setattr(jobs.os, "fsync", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write()
+    assert error.value.filename == str(state / what)
+    assert not [path for path in state.rglob("*") if path.is_file()]
+
+
+def test_a_driver_whose_record_a_full_disk_does_not_take_says_so_once(state, monkeypatch, capsys):
+    display = Display(Console(width=400), Console(stderr=True, width=400))
+    run = Run(job(Proc("driver", 5, 1.5)), None, display, None)
+    monkeypatch.setattr(jobs.os, "fsync", full)
+    run._remember()
+    run._remember()
+    assert capsys.readouterr().err == (
+        f"note: {state}/jobs/fake/job.json cannot be written (No space left on device): until it can, `fedscale driver "
+        "status` shows an earlier state of the job\n"
+    )

@@ -1,8 +1,10 @@
 """The frame of every process of a job."""
 
+import errno
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,3 +49,15 @@ def test_an_error_is_an_event_and_an_exit_code(
         launch.run_guarded(task)
     assert end.value.code == code
     assert events == [{"event": "error", "message": str(error), "exit_code": code, "final": final}]
+
+
+def test_a_disk_that_is_full_when_a_process_begins_is_one_sentence() -> None:
+    def role(_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    config: Any = SimpleNamespace(fedscale=SimpleNamespace(log_path="/full"))
+    sentence = (
+        r"^the disk takes no more: /full cannot be written \(No space left on device\); make room, or set log_path"
+    )
+    with pytest.raises(UserError, match=sentence):
+        launch._run(role, config)
