@@ -62,7 +62,8 @@ def join(
     The result does not depend on which executors join or leave. After Ctrl-C other executors redo this one's work.
     `fedscale driver status JOB` prints the address and the token's file where the job was started.
 
-    Exit code 0 if the job has ended, 2 if this process cannot join, 1 if the aggregator is lost, 130 after Ctrl-C.
+    Exit code 0 if the job has ended, 2 if this process cannot join, 130 after Ctrl-C. 1 if the aggregator is lost,
+    or another process has taken over this one's --number.
 
     Example: fedscale executor join 10.0.0.1:29500 --token-file token
 

@@ -35,11 +35,12 @@ def prepared(config: JobConfig) -> JobConfig:
     """Check a job as far as this machine can tell; UserError if it cannot be submitted."""
     preparation.refuse_key(config)
     jobs.check_name(config.fedscale.job_name)
+    preparation.check_address(config)
     if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
     Access.of(config)
     places = access.hosts_by_process(config)
-    if places.keys() == {AGGREGATOR} and config.job.token_file is None and config.job.tls_ca is None:
+    if places.keys() == {AGGREGATOR} and config.job.token_file is None:
         raise UserError(
             "worker_ips is empty and token_file is not set, so that nobody could join the job: make a token "
             "(`(umask 077; openssl rand -hex 32 > token)`) and write token_file: token, or name hosts in worker_ips"
@@ -209,7 +210,9 @@ class ClusterRun(Run):
         there = self._log_path(host)
         self.record["there"] = there
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
-        if config.job.token_file is not None:  # `driver status` prints it, in whatever folder it is typed
+        # `driver status` prints them, in whatever folder it is typed; the token is this machine's
+        shared |= jobs.join_files(config.job, self.folders.get(host, ""))
+        if config.job.token_file is not None:
             shared["token_file"] = str(Path(config.job.token_file).expanduser().absolute())
         self.job.argv = joining.aggregator_arguments(config, **shared, **self.keys)
         if self.host_of.keys() == {AGGREGATOR} and (command := self.job.join_command()) is not None:

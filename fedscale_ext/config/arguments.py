@@ -132,13 +132,13 @@ def _typed(key: str, value: Any, action: argparse.Action) -> Any:
         return [action.type(word) for word in words]  # type: ignore[operator, misc]
     if isinstance(value, (bool, list, dict)):
         raise ValueError
-    if action.type is int:
+    if key == "ps_port" and value == "auto":
+        return "0"
+    if action.type is int or key == "ps_port":
         number = float(value)
         if number != int(number):
             raise ValueError
-        return int(number)
-    if key == "ps_port":
-        return "0" if value == "auto" else str(int(value))
+        return int(number) if action.type is int else str(int(number))
     return action.type(value) if callable(action.type) else str(value)
 
 

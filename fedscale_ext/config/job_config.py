@@ -211,6 +211,9 @@ def load_config(conf: str | Path | ConfFile, overrides: Sequence[str] = ()) -> J
             value = load_yaml(text)
         except ValueError:
             value = text
+        group, dot, name = key.partition(".")
+        if dot and group == "auth" and isinstance(auth := cluster.get("auth") or {}, dict):
+            key, value = "auth", {**auth, name: value}
         (cluster if key in ClusterKeys.model_fields else flat)[key] = value
         overridden.add(key)
     if cluster.get("worker_ips") and not isinstance(cluster["worker_ips"], list):

@@ -34,7 +34,7 @@ def open_decoded(
     shape of as many numbers, in their order. Raises UserError for anything that is missing or broken, naming the file
     (and line) and what to do.
     """
-    folder = data_folder(data_dir)
+    folder = data_folder(data_dir, data_set)
     about = describe(folder, data_set, input_shape)
     train, test = read_layout(folder, data_set, about.classes, data_map_file)
     parts = [train] if test is None else [train, test]

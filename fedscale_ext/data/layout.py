@@ -12,7 +12,7 @@ from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.shapes import check_shape
 from fedscale_ext.data.labels import absent_note
-from fedscale_ext.data.mapping import MAX_CLASSES, WAYS_OUT, Mapping, Problem, data_folder, read_mapping, stop
+from fedscale_ext.data.mapping import MAX_CLASSES, Mapping, Problem, data_folder, read_mapping, stop, ways_out
 from fedscale_ext.data.registry import KNOWN, Shape, canonical, known
 from fedscale_ext.util.reading import read_json
 
@@ -118,13 +118,13 @@ def read_layout(
 
     The clients of the second start with those of the first. UserError when a csv is missing or has no rows.
     """
-    folder = data_folder(data_dir)
+    folder = data_folder(data_dir, data_set)
     entry = known(data_set)
     roots = [folder / split if entry and entry.split_folders else folder for split in ("train", "test")]
     train_csv = Path(data_map_file).expanduser() if data_map_file else folder / MAPPING / "train.csv"
     test_csv = folder / MAPPING / "test.csv"
     label_of = entry.label if entry and entry.by_name else None
-    train = read_mapping(train_csv, roots[0], classes, problem, top=folder, label_of=label_of)
+    train = read_mapping(train_csv, roots[0], classes, problem, top=folder, label_of=label_of, data_set=data_set)
     test = None
     if test_csv.exists():
         test = read_mapping(
@@ -133,5 +133,5 @@ def read_layout(
         if not len(test):
             problem("row", f"{test_csv} has no usable rows: delete it to hold out a part of each client's samples")
     if not len(train):
-        problem("row", f"{train_csv} has no usable rows: {WAYS_OUT}")
+        problem("row", f"{train_csv} has no usable rows: {ways_out(data_set)}")
     return train, test

@@ -19,9 +19,9 @@ import numpy as np
 from fedscale_ext.config.presets import how_to_get
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.label_names import LabelNames
+from fedscale_ext.data.registry import GENERATED_SETS
 from fedscale_ext.util.reading import MEGA, open_plain, repeated_column
 
-WAYS_OUT = "get real data with `fedscale dataset import …` or generated data with `fedscale dataset synthesize femnist`"
 _HEADER = ("client_id", "sample_path", "label_name", "label_id")
 MAX_BYTES = 4096 * MEGA  # of a csv
 MAX_ROWS = 20_000_000
@@ -84,15 +84,23 @@ class Mapping:
         return self.root / self.paths[row]
 
 
-def data_folder(data_dir: str | os.PathLike[str]) -> Path:
-    """Return the folder of a data set; UserError names the ways to get one."""
+def ways_out(data_set: str | None = None) -> str:
+    """Say how data can be had; of another set than the job's ``data_set``, None for any, a job has no use."""
+    real = "get real data with `fedscale dataset import …`"
+    if data_set is None or data_set in GENERATED_SETS:
+        return f"{real} or generated data with `fedscale dataset synthesize {data_set or GENERATED_SETS[0]}`"
+    return f"{real}, or set data_set to {' or '.join(GENERATED_SETS)}, which `fedscale dataset synthesize` generates"
+
+
+def data_folder(data_dir: str | os.PathLike[str], data_set: str | None = None) -> Path:
+    """Return the folder of a data set; UserError names the ways to get one, ``data_set`` if that is known."""
     folder = Path(data_dir).expanduser()
     if not folder.is_dir():
         generated = folder.with_name(f"{folder.name}_generated")
         there = f"--set data_dir={generated} takes the generated data that are there, or " if generated.is_dir() else ""
-        raise UserError(f"the data folder {folder} does not exist: {there}{how_to_get(folder) or WAYS_OUT}")
+        raise UserError(f"the data folder {folder} does not exist: {there}{how_to_get(folder) or ways_out(data_set)}")
     if not (folder / "client_data_mapping").is_dir():
-        raise UserError(f"{folder} holds no data set, its folder client_data_mapping is missing: {WAYS_OUT}")
+        raise UserError(f"{folder} holds no data set, its folder client_data_mapping is missing: {ways_out(data_set)}")
     return folder
 
 
@@ -134,7 +142,7 @@ class _Lines:
         return line
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, data_set: str | None) -> Iterator[tuple[int, list[str]]]:
     """(line number, fields) of the header and of each row after it, blank lines left out."""
     try:
         with io.TextIOWrapper(open_plain(path, MAX_BYTES), newline="", encoding="utf-8-sig") as file:
@@ -142,7 +150,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             reader = csv.reader(lines)
             header = next(reader, None)
             if header is None:
-                raise UserError(f"{path} is empty: {WAYS_OUT}")
+                raise UserError(f"{path} is empty: {ways_out(data_set)}")
             _check_header(header, str(path))
             yield reader.line_num, header
             lines.row = 0
@@ -154,7 +162,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                     else:
                         yield reader.line_num, fields
     except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist: {WAYS_OUT}") from error
+        raise UserError(f"{path} does not exist: {ways_out(data_set)}") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -212,14 +220,15 @@ def read_mapping(
     known_clients: Sequence[str] = (),
     top: Path | None = None,
     label_of: Callable[[str], int | None] | None = None,
+    data_set: str | None = None,
 ) -> Mapping:
     """Read a csv of samples and look at each file that it names (without opening it).
 
     ``root`` is the folder that paths are below, ``classes`` the number of labels (None: any from 0 on),
     ``known_clients`` names that keep their index before new ones are added, ``top`` the folder (by default
     ``root``) that no file may lie outside of, be it by a link. With ``label_of``, a row's label is that of its
-    label_name (the column before the last), whatever stands in the last. Rows with a problem are reported to
-    ``problem``, which by default raises UserError, and left out.
+    label_name (the column before the last), whatever stands in the last. Rows with a problem
+    are reported to ``problem``, which by default raises UserError, and left out. Advice is on ``data_set``.
     """
     number = {name: index for index, name in enumerate(known_clients)}
     client, labels, paths = array("i"), array("q"), Strings()
@@ -227,7 +236,7 @@ def read_mapping(
     digest = hashlib.sha256()
     folder = _Folder(root, top or root)
     stats: list[str] = []
-    rows = _rows(path)
+    rows = _rows(path, data_set)
     columns = [field.strip() for field in next(rows)[1]]
     names = LabelNames(one_line(path.name, 100))
     name_column = columns.index("label_name") if label_of is None and "label_name" in columns else None

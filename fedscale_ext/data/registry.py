@@ -75,6 +75,9 @@ _SQUARE_MEAN, _SQUARE_STD = (-11.5,), (79.2,)  # of the same clips
 DIGITS = tuple(string.digits)
 """The classes of generated digits: the first ten of CHARACTERS."""
 
+GENERATED_SETS = ("femnist", "digits")
+"""Data sets that ``fedscale dataset synthesize`` generates."""
+
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 _CIFAR10_LABELS = (

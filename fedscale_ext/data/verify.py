@@ -92,7 +92,7 @@ def verify(
 
     UserError only where there is no data set: no folder, no csv, or no header.
     """
-    about = describe(data_folder(data_dir), data_set, input_shape)
+    about = describe(data_folder(data_dir, data_set), data_set, input_shape)
     counts = {"missing": 0, "broken": 0, "label": 0, "path": 0, "row": 0, "name": 0}
     problems: list[str] = []
 

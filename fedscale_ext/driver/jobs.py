@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.driver.processes import Proc, signal_group
 from fedscale_ext.util import full_disk
+
+if TYPE_CHECKING:
+    from fedscale_ext.config.keys import JobKeys
 
 _STOP_DRIVER_S = 8.0  # a driver stops its processes within 5 s
 _STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
@@ -139,6 +142,15 @@ class Job:
         return self.status
 
 
+def join_files(job: "JobKeys", folder: str | Path) -> dict[str, str]:
+    """Return the keys of the files that :meth:`Job.join_command` names, with paths that are found from any folder.
+
+    ``folder`` is where relative ones begin.
+    """
+    paths = {key: getattr(job, key) for key in _JOIN_FILES.values()}
+    return {key: str(Path(folder, path)) if path[0] != "~" else path for key, path in paths.items() if path}
+
+
 def state_dir() -> Path:
     """Folder of everything that the command remembers; made if missing."""
     state_home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
@@ -155,7 +167,10 @@ def folder(name: str) -> Path:
 def check_name(name: str) -> None:
     """Check that a job can have this name; UserError otherwise."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
-        raise UserError(f"job_name {name!r} must be a file name of letters, digits, '_', '-' and '.'")
+        raise UserError(
+            f"job_name {name!r:.80} must be a file name of 1 to 100 letters, digits, '_', '-' and '.', which begins with "
+            "none of the last two"
+        )
 
 
 def _ensure_folder(path: Path) -> Path:

@@ -63,7 +63,8 @@ def _named(config: JobConfig) -> Iterator[tuple[str, str]]:
 
 def _task(config: JobConfig) -> tuple[Shape, int | None]:
     """Shape of the samples and number of classes, None where only labels tell that."""
-    about = describe(data_folder(config.fedscale.data_dir), config.fedscale.data_set, config.job.sample_shape)
+    args = config.fedscale
+    about = describe(data_folder(args.data_dir, args.data_set), args.data_set, config.job.sample_shape)
     return about.shape, about.classes
 
 

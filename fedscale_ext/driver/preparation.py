@@ -1,6 +1,7 @@
 """What a job needs before its first process starts: local hosts, a free port, a log directory, environments."""
 
 import errno
+import ipaddress
 import os
 import platform
 import signal
@@ -8,7 +9,7 @@ import site
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,6 +95,7 @@ def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
     Returns its setup commands as ``plain_commands`` does.
     """
     check_name(config.fedscale.job_name)
+    check_address(config)
     check_hosts(config)
     config.entry_paths()
     plain, shell = plain_commands(config.cluster.setup_commands or ())
@@ -104,6 +106,17 @@ def check_start(config: JobConfig) -> tuple[list[list[str]], list[str]]:
     if not plain:  # a setup command may be what fetches them
         check_inputs(config, data=bool(configuration.executor_slots(config)))  # else those who join have the data
     return plain, shell
+
+
+def check_address(config: JobConfig) -> None:
+    """Refuse a ``ps_ip`` that stands for all addresses of a machine: executors could not join there."""
+    host = config.fedscale.ps_ip
+    with suppress(ValueError):  # a name
+        if ipaddress.ip_address(host).is_unspecified:
+            raise UserError(
+                f"ps_ip {host} names no machine: set it to the address at which executors reach the aggregator, or to "
+                "127.0.0.1 if all of them are on this machine"
+            )
 
 
 def check_hosts(config: JobConfig) -> None:
@@ -123,7 +136,7 @@ def check_inputs(config: JobConfig, data: bool = True) -> None:
     Models must also take the data. With ``data`` false, the data folder is not checked.
     """
     if data:
-        data_folder(config.fedscale.data_dir)
+        data_folder(config.fedscale.data_dir, config.fedscale.data_set)
     if config.job.public_dir is not None:
         try:
             data_folder(config.job.public_dir)

@@ -91,10 +91,9 @@ def start(
         keys: dict[str, Any] = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": port}
         keys |= resume_keys(resume, resume_from)
         token = jobs.folder(name) / "token"
+        keys |= jobs.join_files(config.job, Path.cwd())  # `driver status` prints them, in whatever folder it is typed
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
-        else:  # `driver status` prints it, in whatever folder it is typed
-            keys["token_file"] = str(Path(config.job.token_file).expanduser().absolute())
         ranks = preparation.commands(config, **keys)
         if crew is not None:
             ranks[crew.name] = crew.command(asked, port, keys["token_file"])

@@ -103,7 +103,7 @@ def check_token(options: JoinOptions) -> None:
     if options.token_file is None and not options.certificates and not is_loopback(options.host):
         raise UserError(
             f"a job at {options.host} is joined with its token: give --token-file, as `fedscale driver status JOB` "
-            "prints it where the job was started, or --tls-ca, --tls-cert and --tls-key if it has certificates instead"
+            "prints it where the job was started, and --tls-ca, --tls-cert and --tls-key, too, if the job has tls_ca"
         )
 
 

@@ -17,7 +17,7 @@ from fedscale_ext.cluster.submit import ClusterRun, prepared
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
-from fedscale_ext.driver.preparation import AGGREGATOR
+from fedscale_ext.driver.preparation import AGGREGATOR, check_start
 from fedscale_ext.driver.processes import Exit, Proc, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.supervision import Restarts
@@ -236,15 +236,24 @@ def test_a_host_that_does_not_answer_is_named(processes, messages, sentence):
 
 
 def test_a_job_that_nobody_could_join_is_refused(tmp_path):
-    for keys in ({"token_file": str(tmp_path)}, {"tls_ca": "ca.pem"}):
-        prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False, **keys}))
-    with pytest.raises(UserError, match="worker_ips is empty and token_file is not set, so that nobody could join"):
-        prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False}))
+    prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False, "token_file": str(tmp_path)}))
+    for keys in ({}, {"tls_ca": "ca.pem"}):  # with certificates, the token is needed all the same
+        with pytest.raises(UserError, match="worker_ips is empty and token_file is not set, so that nobody"):
+            prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False, **keys}))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_address_of_no_machine_is_refused(host, tmp_path):
+    config = make_config({"ps_ip": host}, {"job_name": "j", "use_cuda": False})
+    for check in (prepared, check_start):
+        with pytest.raises(UserError, match=f"ps_ip {host} names no machine: set it to the address at which executors"):
+            check(config)
 
 
 def test_a_job_without_executors_says_how_to_join_it_from_any_folder(run, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    keys = {"job_name": "j", "use_cuda": False, "token_file": "token"}
+    files = {"token_file": "token", "tls_ca": "ca.pem", "tls_executor_cert": "/c.pem", "tls_executor_key": "~/k.pem"}
+    keys = {"job_name": "j", "use_cuda": False, **files}
     job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0), cluster={"there": None})
     processes = Pretended()
     processes.hosts = {AGGREGATOR: "a"}
@@ -253,5 +262,6 @@ def test_a_job_without_executors_says_how_to_join_it_from_any_folder(run, monkey
     alone.folders = {"a": "/work"}
     alone._settle({"a": Report.read({**facts(), "folder": "/work", "port": 7, "time": 0.0, "received_at": 0.0})})
     assert f"--token_file={tmp_path / 'token'}" in alone.job.argv
-    command = f"fedscale executor join a:7 --token-file {tmp_path / 'token'}"
+    command = f"fedscale executor join a:7 --token-file {tmp_path / 'token'} --tls-ca /work/ca.pem --tls-cert /c.pem"
+    command += " --tls-key '~/k.pem'"
     assert f"the job has no executors; any process joins by: {command}" in capsys.readouterr().err

@@ -182,6 +182,7 @@ BAD = [
     ("job_conf:\n  - rounds: [1]\n", "must be a whole number"),
     ("job_conf:\n  - learning_rate: 0,05\n", "'0,05'; it must be a number, as in 0.05"),
     ("job_conf:\n  - ps_port: abc\n", "'ps_port' is 'abc'; it must be a whole number, or auto"),
+    ("job_conf:\n  - ps_port: 29500.5\n", "'ps_port' is 29500.5; it must be a whole number, or auto"),
     ("job_conf:\n  - use_cuda: perhaps\n", "it must be True or False"),
     ("job_conf:\n  - rounds: 0\n", "must be above zero"),
     ("job_conf:\n  - learning_rate: .nan\n", "must be above zero"),
@@ -281,3 +282,14 @@ def test_an_entry_of_an_earlier_release_is_told_its_new_name() -> None:
         entry_path("fedscale_ext", "methods/fedavg.py")
     with pytest.raises(UserError, match=r"'gone.py' is not .*; set exp_path to the folder"):
         entry_path("fedscale_ext", "gone.py")
+
+
+def test_how_ssh_logs_in_can_be_overridden_key_by_key(tmp_path):
+    conf = tmp_path / "job.yml"
+    conf.write_text("auth:\n  ssh_user: fed\n  ssh_config: there\njob_conf: []\n")
+    auth = load_config(conf, ["auth.ssh_user=me", "auth.ssh_private_key=~/key"]).cluster.auth
+    assert (auth.ssh_user, auth.ssh_private_key, auth.ssh_config) == ("me", "~/key", "there")
+    conf.write_text("job_conf: []\n")
+    assert load_config(conf, ["auth.ssh_user=me", "auth.ssh_user=null"]).cluster.auth.ssh_user is None
+    with pytest.raises(UserError, match=r"^--set auth: key 'auth.ssh_key' is 'k'; "):
+        load_config(conf, ["auth.ssh_key=k"])

@@ -5,10 +5,11 @@ import pytest
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.registry import CHARACTERS
+from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.registry import CHARACTERS, GENERATED_SETS
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.synthetic.glyphs import FONTS, draw, templates, writer_style
-from fedscale_ext.data.synthetic.synthesize import synthesize
+from fedscale_ext.data.synthetic.synthesize import GENERATED, synthesize
 from fedscale_ext.data.verify import verify
 
 ALL = np.arange(62)
@@ -126,3 +127,14 @@ def test_an_interrupted_synthesis_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         synthesize("femnist", tmp_path / "a", writers=5, progress=interrupt)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_told_with_the_data_set_that_can_be_generated(tmp_path):
+    assert tuple(GENERATED) == GENERATED_SETS
+    for data_set, way in (
+        ("digits", "or generated data with `fedscale dataset synthesize digits`$"),
+        (None, "or generated data with `fedscale dataset synthesize femnist`$"),
+        ("cifar10", "or set data_set to femnist or digits, which `fedscale dataset synthesize` generates$"),
+    ):
+        with pytest.raises(UserError, match=f"does not exist: get real data with `fedscale dataset import …`,? {way}"):
+            data_folder(tmp_path / "none", data_set)

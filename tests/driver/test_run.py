@@ -76,12 +76,13 @@ def test_a_job_that_nothing_can_help_has_failed_and_is_not_started_again(fedscal
 
 def test_a_job_without_executors_says_how_to_join_it(fedscale, state, write_conf, tmp_path):
     token = new_token(tmp_path / "token")
-    words = [write_conf(worker_ips=[]), "--set", f"token_file={os.path.relpath(token, ROOT)}"]
+    words = [write_conf({"tls_ca": "ca.pem"}, worker_ips=[]), "--set", f"token_file={os.path.relpath(token, ROOT)}"]
     err = done(fedscale("driver", "start", *words, FAKE_AGGREGATOR="die"))[2]
     said = err.splitlines()[0]  # with an absolute path, which is found from any folder
     assert said.startswith("note: the job has no executors; any process joins by: fedscale executor join 127.0.0.1:")
-    assert Path(said.split(" --token-file ")[1]).is_absolute()
-    assert os.path.normpath(said.split(" --token-file ")[1]) == str(token)
+    file, authority = said.split(" --token-file ")[1].split(" --tls-ca ")
+    assert Path(file).is_absolute() and os.path.normpath(file) == str(token)
+    assert authority == f"{ROOT}/ca.pem"
 
 
 @pytest.mark.parametrize(

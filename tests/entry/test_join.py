@@ -70,7 +70,9 @@ def test_a_process_without_a_gpu_that_the_job_needs_is_told_so(monkeypatch: pyte
 
 
 def test_a_job_elsewhere_needs_a_token_that_is_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a job at 10.0.0.1 is joined with its token: give --token-file"):
+    with pytest.raises(
+        UserError, match=r"a job at 10.0.0.1 is joined with its token: give --token-file.* and --tls-ca"
+    ):
         check_token(JoinOptions("10.0.0.1", 1, "/logs"))
     check_token(JoinOptions("10.0.0.1", 1, "/logs", certificates={"tls_ca": "ca"}))
     check_token(JoinOptions("127.0.0.1", 1, "/logs"))
