@@ -168,8 +168,8 @@ def check_name(name: str) -> None:
     """Check that a job can have this name; UserError otherwise."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
         raise UserError(
-            f"job_name {name!r:.80} must be a file name of 1 to 100 letters, digits, '_', '-' and '.', which begins with "
-            "none of the last two"
+            f"job_name {name!r:.80} must be a file name of 1 to 100 letters, digits, '_', '-' and '.', which "
+            "begins with none of the last two"
         )
 
 
