@@ -78,7 +78,7 @@ class Progress:
 def data_digest_before(log_dir: Path) -> str | None:
     """Return the digest of the data that a run to resume had; None where its header.json states none."""
     try:
-        digest = read_json(log_dir / HEADER, MEGA)["data"]["digest"]
+        digest = read_json(log_dir / HEADER, 1024 * MEGA)["data"]["digest"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return digest if isinstance(digest, str) else None
