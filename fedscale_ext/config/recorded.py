@@ -8,7 +8,7 @@ from fedscale_ext.config.arguments import fedscale_actions
 from fedscale_ext.config.job_config import JobConfig, make_config
 from fedscale_ext.config.keys import JobKeys
 
-# keys that others ask for; where they are null and others are set nevertheless, the job's configuration had the null
+# If such a key is null although keys that need it are set, the configuration set it to null.
 _SWITCHES = {"stop_gain": ("stop_patience", "stop_unit"), "dp_noise_multiplier": ("dp_",)}
 
 
@@ -38,7 +38,7 @@ def recorded_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     for _ in range(2):  # twice, as a key's default can depend on another key (sample_mode)
         usual = make_config({}, keys).echo()
         keys |= {key: value for key, value in asked.items() if key not in usual or not _equal(usual[key], value)}
-        if keys.get("dp_round_epsilon") is not None:  # what it sets is recorded, too, and cannot be given beside it
+        if keys.get("dp_round_epsilon") is not None:  # what it sets is recorded, too, and refused beside it
             keys.pop("dp_noise_multiplier", None)
     for switch, dependent in _SWITCHES.items():
         if asked.get(switch, ...) is None and any(key.startswith(dependent) for key in keys):

@@ -128,8 +128,9 @@ def read_layout(
     test = None
     if test_csv.exists():
         test = read_mapping(
-            test_csv, roots[1], classes, problem, known_clients=train.clients, top=folder, label_of=label_of
-        )
+            test_csv, roots[1], classes, problem, known_clients=train.clients, top=folder, label_of=label_of,
+            data_set=data_set,
+        )  # fmt: skip
         if not len(test):
             problem("row", f"{test_csv} has no usable rows: delete it to hold out a part of each client's samples")
     if not len(train):

@@ -93,7 +93,7 @@ def ways_out(data_set: str | None = None) -> str:
 
 
 def data_folder(data_dir: str | os.PathLike[str], data_set: str | None = None) -> Path:
-    """Return the folder of a data set; UserError names the ways to get one, ``data_set`` if that is known."""
+    """Return the folder of a data set; UserError names the ways to get one, for ``data_set`` or, if None, for any."""
     folder = Path(data_dir).expanduser()
     if not folder.is_dir():
         generated = folder.with_name(f"{folder.name}_generated")

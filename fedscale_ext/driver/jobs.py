@@ -143,7 +143,7 @@ class Job:
 
 
 def join_files(job: "JobKeys", folder: str | Path) -> dict[str, str]:
-    """Return the keys of the files that :meth:`Job.join_command` names, with paths that are found from any folder.
+    """Return the keys of the files that :meth:`Job.join_command` names, with paths that hold in any folder.
 
     ``folder`` is where relative ones begin.
     """

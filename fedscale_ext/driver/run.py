@@ -91,7 +91,8 @@ def start(
         keys: dict[str, Any] = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": port}
         keys |= resume_keys(resume, resume_from)
         token = jobs.folder(name) / "token"
-        keys |= jobs.join_files(config.job, Path.cwd())  # `driver status` prints them, in whatever folder it is typed
+        files = jobs.join_files(config.job, Path.cwd())  # `driver status` prints them, in whatever folder it is typed
+        keys |= {key: str(Path(path).expanduser()) for key, path in files.items()}
         if config.job.token_file is None:
             keys["token_file"] = str(new_token(token))
         ranks = preparation.commands(config, **keys)
@@ -154,7 +155,7 @@ class Run:
         self.last_errors: dict[str, str] = {}  # the last error of a process, in its own words
         self.failed = ""  # the process that the failure is about
         self.deadline: float | None = None
-        self.behind = False  # a disk has refused the job's record, which was told
+        self.behind = False  # a disk has refused the job's record, and a note said so
 
     def run(self, setup: list[list[str]], ranks: dict[str, list[str]]) -> int:
         """Run the job with the argument lists of its processes by their names; the command's exit code."""
@@ -253,7 +254,7 @@ class Run:
                 self._start(other, self.ranks[other])
 
     def _remember(self) -> None:
-        """Write the job's record; a disk that takes no more must not end the driver, and is told once."""
+        """Write the job's record; a disk that takes no more does not end the driver; one note says so."""
         try:
             jobs.write(self.job)
         except OSError as error:

@@ -85,9 +85,8 @@ class Attendance:
 
     def leave(self, executor: str) -> None:
         """Note that an executor has left in order: unlike one that is lost, it has no line any more."""
-        present = self._present()
         with self._lock:
-            if executor not in present:  # else another process has its number by now
+            if executor not in self._present():  # else another process has its number by now
                 self._lines.pop(executor, None)
         self.tell()
 
@@ -100,10 +99,10 @@ class Attendance:
 
         This is at once if somebody came or went, else once in a second.
         """
-        present = self._present()
         with self._lock:
             if self._closed:
                 return
+            present = self._present()
             now = self._clock()
             for executor, line in self._lines.items():
                 if executor in present:

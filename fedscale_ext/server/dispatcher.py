@@ -180,10 +180,8 @@ class Dispatcher:
         if not fitting:
             return [unit]
         if min(fitting) < 1:
-            raise UserError(
-                f"model {key} and the further tensors of one client do not fit into a message of "
-                f"max_message_mb={most_mb}: raise max_message_mb"
-            )
+            what = f"model {key} and the further tensors of one client do" if per_client else f"model {key} does"
+            raise UserError(f"{what} not fit into a message of max_message_mb={most_mb}: raise max_message_mb")
         return in_parts(unit, math.ceil(len(unit) / min(fitting)))
 
     def tensors_to_test(self, key: str) -> list[ClientTensors]:

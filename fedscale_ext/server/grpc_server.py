@@ -261,7 +261,8 @@ class Coordinator(NoPickle, Aggregator):
     def _emit_attendance(self, event: dict[str, Any]) -> None:
         """Tell the driver of the executors; a job within one process has one, of which there is nothing to tell."""
         if self.grpc_server is not None:
-            self.emit({**event, "replacement_s": self.config.job.replacement_s})
+            waits = {} if self.board.closed else {"replacement_s": self.config.job.replacement_s}
+            self.emit({**event, **waits})
 
     @overrides
     def CLIENT_PING(self, request: Any, context: Any) -> Any:

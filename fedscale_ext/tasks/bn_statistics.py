@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import EvaluationPlan, State, members
+from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.tasks.evaluate import served
 from fedscale_ext.tasks.figures import pieces
 from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
@@ -25,6 +26,7 @@ from fedscale_ext.transport.unit_retries import Dropped, Unit
 
 EVENT = "statistics"  # of a unit that measures them, beside FedScale's events
 SUMS = "sums"  # name of the section that holds them
+_DROPPED_PATHS = ("StochasticDepth", "DropPath")  # of torchvision and timm
 _MEAN, _VARIANCE = "running_mean", "running_var"
 _COUNT, _SUM, _SQUARES = "count", "sum", "squares"
 
@@ -52,12 +54,8 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
     each is normalised by itself. Layers that drop at random do not: these statistics are for tests, which drop nothing.
     """
     module.train()
-    measured = set(layers(module.state_dict()))
-    for (
-        name,
-        part,
-    ) in module.named_modules():  # containers stay in training mode, which decides which exits are computed
-        if name not in measured and next(part.children(), None) is None:
+    for part in module.modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd | Dropout) or type(part).__name__ in _DROPPED_PATHS:
             part.eval()
     total = template(module.state_dict())  # on the module's device: a GPU that is asked for a value waits for its work
 
@@ -69,7 +67,7 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
 
     hooks = [
         module.get_submodule(layer).register_forward_pre_hook(lambda _, args, layer=layer: note(layer, args[0]))
-        for layer in measured
+        for layer in layers(module.state_dict())
     ]
     try:
         for batch in batches if hooks else ():

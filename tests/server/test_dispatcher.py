@@ -43,7 +43,9 @@ def test_answers_with_clients_states_fit_into_messages(job_file: Path) -> None:
     tensors: Any = SimpleNamespace(most=lambda key: 2 * MB, in_each_message=1 * MB)
     assert max(len(part) for part in small.in_messages(clients, "m", [tensors])) == (16 - 4 - 3 - 1) // 2
     assert max(len(part) for part in small.in_messages(clients, "m", [tensors], states=True)) == (16 - 4) // (3 + 2)
-    with pytest.raises(UserError, match="do not fit into a message of max_message_mb=4: raise max_message_mb"):
+    with pytest.raises(
+        UserError, match="model m does not fit into a message of max_message_mb=4: raise max_message_mb"
+    ):
         dispatcher(job_file, "max_message_mb=4").in_messages(clients, "m", [], states=True)
 
 

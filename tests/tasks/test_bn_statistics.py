@@ -14,6 +14,7 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.models import load_model
+from fedscale_ext.models.families.network_pair import FEATURES, pair_spec
 from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.tasks.bn_statistics import client_sums, in_batches, layers, sums, template, with_statistics
 
@@ -59,6 +60,17 @@ def test_what_drops_at_random_in_training_drops_nothing_here() -> None:
     drops.load_state_dict(plain.state_dict())
     for one, other in zip(sums(plain, clients(5)).values(), sums(drops, clients(5)).values(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "joined"),
+    [("nasbench201_base", "lenet_6k", FEATURES), ("multi_exit_cnn3", "nasbench201_base", "")],
+)
+def test_pairs_of_networks_compute_what_they_compute_in_training(one: str, other: str, joined: str) -> None:
+    """Layers without parts, such as a last one, return something else in a test."""
+    pair = models.build(pair_spec(models.named_spec(one, SHAPE, 5), models.named_spec(other, SHAPE, 5), joined=joined))
+    counts = [value for name, value in sums(pair, clients(6)).items() if name.endswith(".count")]
+    assert len(counts) == len(layers(pair.state_dict())) and all(counts)
 
 
 def test_a_network_that_drops_by_a_function_draws_the_same_whatever_was_drawn_before() -> None:

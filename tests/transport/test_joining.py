@@ -232,7 +232,9 @@ def test_the_last_executor_is_told_to_be_lost_though_nobody_calls_any_more(job_f
         service.emit, service.round = events.append, 1
         with connection(config, 1) as stub:
             stub.CLIENT_REGISTER(registration("1"), wait_for_ready=True, timeout=10.0)
-        with pytest.raises(JobFailed, match="no executor is left to do them: executor 1 was last heard of 2 s ago"):
+        with pytest.raises(
+            JobFailed, match=r"no executor is left to do them: executor 1 was last heard of [0-9]+ s ago"
+        ):
             list(service.run_units([service.make_unit("train", [])]))
         last = events[-1]
         assert (last["event"], last["executors"], last["replacement_s"]) == ("executors", [], 1.0)
