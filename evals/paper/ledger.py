@@ -146,15 +146,13 @@ def evidence(
     floor_rows: Sequence[Row],
     page: str,
     commands: Sequence[str],
-    incomparable: Mapping[str, str] | None = None,
+    incomparable: Mapping[tuple[str, str], str] | None = None,
 ) -> list[Evidence]:
     """What rows of results say of a claim, by data set; none of a data set that has nothing to compare.
 
-    ``incomparable`` says by label why a row cannot stand beside the others; it is left out.
+    ``incomparable`` says by data set and label why a row cannot stand beside the others; it is left out.
     """
-    unfit = dict({} if claim.leaves_out is None else claim.leaves_out(rows, floor_rows))
-    for label, reason in (incomparable or {}).items():
-        unfit |= {(row["data"], label): reason for row in rows if row["label"] == label}
+    unfit = {**({} if claim.leaves_out is None else claim.leaves_out(rows, floor_rows)), **(incomparable or {})}
     by_data: dict[str, list[Finding]] = {}
     left_out: dict[str, dict[str, list[str]]] = {}  # labels by data set and reason
     pairs = [(order, {one.data: one for one in compared(order, rows)}) for order in claim.orders]
@@ -217,7 +215,7 @@ def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
     all_rows: list[Row] = []
     commands: list[str] = []
     all_notes: list[str] = []
-    incomparable: dict[str, str] = {}
+    incomparable: dict[tuple[str, str], str] = {}
     for table_name, table in sorted(records.tables.items()):
         if (table.script, table.scale) != (claim.script, scale):
             continue
@@ -226,10 +224,12 @@ def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
         commands += table.commands
         notes = [note.removesuffix(".") for note in table.notes]
         all_notes += notes
-        incomparable |= table.incomparable
+        unfit = {(row["data"], row["label"]): table.incomparable[row["label"]] for row in rows
+                 if row["label"] in table.incomparable}  # fmt: skip
+        incomparable |= unfit
         if not claim.across:
             page = link(table_name)
-            of_table = evidence(claim, rows, floor_rows, page, table.commands, table.incomparable)
+            of_table = evidence(claim, rows, floor_rows, page, table.commands, unfit)
             pieces += [replace(piece, notes=[*piece.notes, *notes]) for piece in of_table]
             if not claim.orders:
                 pieces += _by_eye(rows, page, table.commands)

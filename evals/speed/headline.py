@@ -97,6 +97,14 @@ def whole(found: dict[int, dict[str, float]], of: str = "seconds") -> float:
     return training + (1 + ROUNDS // EVALUATE) * slowest
 
 
+def hours(found: dict[int, dict[str, float]]) -> str:
+    """Say how long the paper's job takes, with growth and without."""
+    return (
+        f"2,000 rounds with {1 + ROUNDS // EVALUATE} evaluations, growing at the fastest pace that the paper's values "
+        f"allow: {whole(found) / 3600:.2f} hours. Without growth: {whole({1: found[1]}) / 3600:.2f} hours."
+    )
+
+
 def main() -> None:
     """Measure, then print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,9 +131,7 @@ def main() -> None:
             for models, stage in sorted(found.items())
         ),
         "",
-        f"2,000 rounds with {1 + ROUNDS // EVALUATE} evaluations, growing at the fastest pace that the paper's values "
-        f"allow: {whole(found) / 3600:.2f} hours. Without growth: "
-        f"{whole({1: found[1]}) / 3600:.2f} hours.",
+        hours(found),
     ]
     print("\n".join(lines))
     (HERE / asked.page).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.models.random_input import random_input
 from fedscale_ext.models.registry import build, skeleton
 
 
@@ -59,14 +60,14 @@ def ends_in_final_layer(spec: ModelSpec) -> bool:
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the job's own draws stay as they are
         module = build(spec)
         generator = torch.Generator().manual_seed(0)
-        # not negative and below 2, so that they can stand for symbols of a text, too
-        x = 1.9 * torch.rand(2, *spec["input_shape"], generator=generator)
-        given: list[Tensor] = []
+        x = random_input(2, *spec["input_shape"], generator=generator)
+        of_layer: list[Tensor] = []
         layer = module.get_submodule(final_layer(spec).name)
-        layer.register_forward_hook(lambda _, inputs, output: given.append(output))
+        layer.register_forward_hook(lambda _, inputs, output: of_layer.append(output))
         with torch.no_grad():
             outputs = [module.train(mode)(x) for mode in (True, False)]
-    return all(torch.equal(a.flatten(), b.flatten()) for a, b in zip(outputs, given, strict=True))
+    pairs = [(a.flatten(), b.flatten()) for a, b in zip(outputs, of_layer, strict=True)]
+    return all(a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in pairs)
 
 
 class Input:

@@ -206,6 +206,15 @@ def test_a_claim_over_all_tables_has_their_notes_and_leaves_out_their_rows(tmp_p
     assert judgement.evidence[0].notes == ["left out, as it was tested otherwise: B", "Old jobs"]
 
 
+def test_a_row_is_left_out_only_on_the_data_of_its_table(tmp_path: Path) -> None:
+    records = recorded(tmp_path, {"A": [74, 75, 76], "B": [70, 70, 70]}, "x_small_first")
+    first = records.tables["x_small_first"]
+    records.tables["x_small_second"] = replace(first, rows=[replace(row, data="other") for row in first.rows])
+    records.tables["x_small_first"] = replace(first, incomparable={"B": "was tested otherwise"})
+    judgement = ledger.judged("X", replace(above(), across=True), records, "small")
+    assert {one.data: one.outcome for one in judgement.evidence} == {"any": OPEN, "other": HOLDS}
+
+
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     claim = Claim("A is above all", "x", [Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C")],
                   lambda rows, floors: {("any", "C"): "collapsed"})  # fmt: skip

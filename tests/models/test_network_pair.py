@@ -10,7 +10,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.network_pair import FEATURES, FUSED, PROJECTION, PROJECTIONS, member_specs, pair_spec
 from fedscale_ext.models.feature_output import with_input
-from fedscale_ext.models.final_layer import final_layer, input_of
+from fedscale_ext.models.final_layer import ends_in_final_layer, final_layer, input_of
 from models.side_by_side import assert_side_by_side_equals_one_by_one
 
 SHAPE, CLASSES = (1, 18, 18), 5
@@ -112,6 +112,11 @@ def test_a_network_that_changes_its_last_layers_outputs_is_refused(joined: str) 
     for pair in ((plain, changed), (changed, plain)):
         with pytest.raises(UserError, match="changes what its last linear layer head gives"):
             models.build(pair_spec(*pair, joined=joined))
+
+
+def test_a_network_without_finite_outputs_is_not_refused() -> None:
+    spec = models.named_spec("tests.models.channels.networks:Logarithms", SHAPE, CLASSES)
+    assert ends_in_final_layer(spec)
 
 
 NESTED = [("nasbench201_base", "lenet_6k"), ("single_exit_mlp", "cnn_small")]

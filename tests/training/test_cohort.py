@@ -183,6 +183,13 @@ class Gated(Small):
         return self.linear(torch.mul(x, other=x[:, :1]).flatten(1))
 
 
+class Cast(Small):
+    """Its code asks for float32, in which the trial runs then."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(self.conv(x.to(torch.float32))).flatten(1))
+
+
 class Average(Small):
     def __init__(self) -> None:
         super().__init__()
@@ -200,6 +207,10 @@ def hooked(register: Callable[[Small], object]) -> Callable[[], nn.Module]:
 
 def normed(norm: Callable[[nn.Module], nn.Module]) -> Callable[[], nn.Module]:
     return hooked(lambda module: norm(module.conv))
+
+
+def test_a_network_that_casts_to_float32_trains_in_cohorts() -> None:
+    assert isinstance(stacked(Cast(), SHAPE), Mapped)
 
 
 UNUSUAL: dict[str, tuple[Callable[[], nn.Module], type | None]] = {

@@ -6,7 +6,8 @@ of another task: KL at temperature 1, Adam with a cosine schedule.
 
 Where this departs from the public code: a student is judged on public samples that it does not learn from, by the same
 loss (there: by accuracy on a labelled validation set), and ends when that has not fallen for ``patience`` steps. It is
-judged ten times in so many steps, and after the last. The teacher answers without augmentation, once for all steps.
+judged about ten times in so many steps, and after the last. The teacher answers without augmentation, once for all
+steps.
 """
 
 from collections.abc import Mapping, Sequence

@@ -59,7 +59,7 @@ class Fit:
     """How a model learns: ``steps`` of batches, or ``epochs`` over the samples where that is given.
 
     ``cosine``: lr falls to zero over the steps. ``patience``: it ends after so many steps in which the loss on held-out
-    samples has not fallen, and the best state counts. These judge ten times in so many steps, and after the last step.
+    samples has not fallen, and the best state counts. These judge about ten times in so many steps, and after the last.
     """
 
     lr: float

@@ -15,6 +15,7 @@ from fedscale_ext.methods.moss.batch_norm import batch_norm
 from fedscale_ext.methods.moss.convolutions import grouped_conv2d
 from fedscale_ext.models.dropout import DrawnFrom
 from fedscale_ext.models.plain_attention import PlainAttention
+from fedscale_ext.models.random_input import random_input
 from fedscale_ext.models.registry import initial_state, parameter_names, skeleton
 from fedscale_ext.models.taps import deepest
 
@@ -48,7 +49,7 @@ def lacking_derivative(spec: ModelSpec) -> str | None:
     """Return torch's sentence on an operation of a network that has no second derivative; None if all have one."""
     module, state = skeleton(spec).train(), initial_state(spec, 0)
     generator = torch.Generator().manual_seed(0)
-    x = 1.9 * torch.rand(2, *spec["input_shape"], generator=generator)  # may stand for symbols of a text, too
+    x = random_input(2, *spec["input_shape"], generator=generator)
 
     def loss(theta: State) -> Tensor:
         buffers = {name: each.clone() for name, each in state.items() if name not in theta}
@@ -60,7 +61,7 @@ def lacking_derivative(spec: ModelSpec) -> str | None:
         with TwiceDifferentiable():
             slope, back, *_ = vjp(grad(loss), {name: state[name] for name in parameter_names(spec)})
         back(slope)
-    except Exception as error:  # what else goes wrong is told where the network runs
+    except Exception as error:  # other errors are reported where the network runs
         if "not implemented" in str(error):
             return one_line(str(error), 120)
     return None

@@ -8,11 +8,11 @@ The paper's split and mix, as the authors' code has them:
   its data, as in the code, where one loop over batches steps every base.
 * The server averages each base by its clients' samples; k bases are served as the mean of their logits. Which k: the
   first of b0, b1, …, as in the code (which can also sort them by validation accuracy), so that budgets are nested.
-* ``rescale_init``: weights and biases start as those of the full model would. In the code, that is a uniform
-  distribution whose bound has the full model's fan-in: sqrt(r) times the usual values where channels that a layer reads
-  were split away. Convolutions that He et al.'s fan-out scales have sqrt(r) where channels that they write were split
-  away. Nothing is left to do if a base net's weights have the full model's scale anyway: vision transformers, and
-  networks of the user's own, which are cut from a whole one.
+* ``rescale_init``: weights and biases start as those of the full model would. In the code, they have a uniform
+  distribution whose bound has the full model's fan-in. So they are sqrt(r) times the usual values if channels that a
+  layer reads were split away. Convolutions that are drawn by He et al.'s fan-out are scaled by sqrt(r) if channels that
+  they write were split away. Vision transformers have the full model's scale in any case, as have networks of the
+  user's own, which are cut from a whole one.
 * ``rescale_layer``: while training, the code divides layers' outputs by r in front of BatchNorm. BatchNorm with a
   batch's own statistics divides that factor out again, but for its eps, which then counts r^2 times as much; nor does
   a gradient change. So nothing is left to do here; layers without BatchNorm behind them have no rescaling.

@@ -158,13 +158,24 @@ def _tried(
         network = form(module, input_shape)
         if isinstance(network, Stacked) and _is_known(module):
             return network
-        exact = copy.deepcopy(module).double()
-        exact.train()
-        return network if computes_alike(form(exact, input_shape), exact, input_shape) else None
+        try:
+            alike = _computes_alike(form, copy.deepcopy(module).double(), input_shape)
+        except Exception as error:
+            if of_machine(error):
+                raise
+            alike = _computes_alike(form, copy.deepcopy(module), input_shape)  # its code may ask for float32
+        return network if alike else None
     except Exception as error:  # there is none, or whatever the network's own code raises for a proxy or within vmap
         if of_machine(error):
             raise
         return None
+
+
+def _computes_alike(
+    form: Callable[[nn.Module, tuple[int, ...]], _Form], module: nn.Module, input_shape: tuple[int, ...]
+) -> bool:
+    module.train()
+    return computes_alike(form(module, input_shape), module, input_shape)
 
 
 def _stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked:
@@ -176,7 +187,7 @@ def _map(module: nn.Module, input_shape: tuple[int, ...]) -> Mapped:
 
 
 def _is_known(module: nn.Module) -> bool:
-    """Whether all code is of packages that do nothing around their networks' operations, so that a trial is no news."""
+    """Whether all code is of packages that do nothing around their networks' operations: a trial shows nothing new."""
     return all(type(part).__module__.startswith(_KNOWN) for part in module.modules())
 
 

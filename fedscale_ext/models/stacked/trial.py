@@ -11,14 +11,16 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.types import State
 from fedscale_ext.models.dropout import drawing
+from fedscale_ext.models.random_input import random_input
 
 if TYPE_CHECKING:
     from fedscale_ext.models.stacked.network import Mapped, Stacked
 
 STEPS = "num_batches_tracked"  # BatchNorm's only integer buffer: it counts training steps
-_CLIENTS, _BATCH = 2, 3
+_CLIENTS, _BATCH = 2, 2
 _NOISE = 1021  # random numbers, repeated for large tensors, which saves time; a prime, so that channels differ
-_ROUNDING = 1e-6  # of float64, relative to the largest entry; layers that divide by a small spread enlarge it
+# relative to the largest entry; layers that divide by a small spread enlarge it
+_ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-2}
 
 
 class _Step(NamedTuple):
@@ -34,7 +36,7 @@ def computes_alike(network: "Stacked | Mapped", module: nn.Module, input_shape: 
 
     Args:
         network: The cohort form.
-        module: The network of one client in float64 and in training mode; its tensors are overwritten.
+        module: The network of one client in training mode, best in float64; its tensors are overwritten.
         input_shape: Shape of a sample, (C, H, W).
 
     """
@@ -42,16 +44,18 @@ def computes_alike(network: "Stacked | Mapped", module: nn.Module, input_shape: 
     tensors = module.state_dict(keep_vars=True)
     trainable = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
     starts = [{name: _start(tensor, generator) for name, tensor in tensors.items()} for _ in range(_CLIENTS)]
-    # not negative and below 2, so that they can stand for symbols of a text, too
-    x = 1.9 * torch.rand(_BATCH, _CLIENTS, *input_shape, dtype=torch.float64, generator=generator)
-    x = x.to(next(module.parameters()).device)
+    like = next(module.parameters())
+    x = random_input(_BATCH, _CLIENTS, *input_shape, generator=generator, dtype=like.dtype).to(like.device)
+    for name, tensor in tensors.items():
+        if name.endswith(STEPS):
+            tensor.add_(1)  # a cohort does not have its clients' counts, so that what reads them differs
+    together = _together(network, trainable, starts, x)  # first, as it raises for networks that vmap refuses
     alone = []
     for client, start in enumerate(starts):
         alone.append(_alone(module, trainable, start, x[:, client], client))
         counted = {name: start[name] + name.endswith(STEPS) for name in start if not start[name].is_floating_point()}
         if any(not torch.equal(tensors[name], count) for name, count in counted.items()):
             return False  # a cohort counts the steps of all layers
-    together = _together(network, trainable, starts, x)
     return all(_alike(one, other) for one, other in zip(alone, together, strict=True))
 
 
@@ -122,7 +126,7 @@ def _close(pairs: list[tuple[Tensor, Tensor]]) -> bool:
     if any(a.shape != b.shape for a, b in pairs):
         return False
     largest = max((_largest(a) for a, _ in pairs), default=0.0)
-    return all(_largest(a - b) <= _ROUNDING * largest for a, b in pairs)  # False if there is NaN
+    return all(_largest(a - b) <= _ROUNDING[a.dtype] * largest for a, b in pairs)  # False if there is NaN
 
 
 def _largest(tensor: Tensor) -> float:

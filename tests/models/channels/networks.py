@@ -47,6 +47,15 @@ class LogProbabilities(Net):
         return functional.log_softmax(super().forward(x), 1)
 
 
+class Logarithms(Net):
+    """Its outputs are no numbers where features are negative."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(
+            self.hidden(self.outer(self.depthwise(self.inner(self.stem(x)))).mean((2, 3)).repeat(1, 4)).log()
+        )
+
+
 class Reading(Net):
     """Its rates of dropout are items of a tensor, as many networks' are."""
 
