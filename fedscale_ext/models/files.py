@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.cost import cost
-from fedscale_ext.models.registry import check_symbols, family, named_spec
+from fedscale_ext.models.registry import check_symbols, family, named_spec, reads_symbols
 from fedscale_ext.util.reading import MEGA, read_json
 
 T = TypeVar("T")
@@ -58,8 +58,9 @@ def configured_spec(
                 f"{path} is a model for {name} {value!r:.60}, but this data set has {name} {required!r}; "
                 "give the spec of a job on data of that kind"
             )
-    size = _built(path, spec, lambda: cost(spec).bytes)
+    _built(path, spec, lambda: reads_symbols(spec))  # networks that it joins may be missing
     check_symbols(str(path), spec, text)
+    size = _built(path, spec, lambda: cost(spec).bytes)
     if size > _LARGEST:
         raise UserError(f"{path} is a model of {size:,} bytes; a message can carry {_LARGEST:,}")
     return spec

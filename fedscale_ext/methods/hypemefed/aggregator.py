@@ -218,8 +218,8 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
                     yield update, tensors
         if not_finite:
             self.notice(
-                f"round {round}: layers were generated with numbers that are not finite ({', '.join(not_finite)}); they "
-                "and the layers after them do not count; lower hypemefed.lr"
+                f"round {round}: layers were generated with numbers that are not finite ({', '.join(not_finite)}); "
+                "they and the layers after them do not count; lower hypemefed.lr"
             )
 
     def _lacking(self, update: Update, source: State, everything: bool) -> dict[str, torch.Tensor]:

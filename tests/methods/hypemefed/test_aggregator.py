@@ -202,8 +202,8 @@ def test_generated_layers_that_are_not_finite_are_told_and_do_not_count() -> Non
     off.pool.update(off.whole, start)
     play(aggregator, 2), play(off, 2)
     sentence = (
-        "round 2: layers were generated with numbers that are not finite (block3.conv1); they and the layers after them do "
-        "not count; lower hypemefed.lr"
+        "round 2: layers were generated with numbers that are not finite (block3.conv1); they and the layers after "
+        "them do not count; lower hypemefed.lr"
     )
     assert sentence in [event["message"] for event in aggregator.events]
     assert all(bool(tensor.isfinite().all()) for tensor in whole(aggregator).values())
