@@ -85,7 +85,7 @@ class Mapping:
 
 
 def ways_out(data_set: str | None = None) -> str:
-    """Say how data can be had; of another set than the job's ``data_set``, None for any, a job has no use."""
+    """Say how to get data of ``data_set``, which may be imported or generated; None: of any data set."""
     real = "get real data with `fedscale dataset import …`"
     if data_set is None or data_set in GENERATED_SETS:
         return f"{real} or generated data with `fedscale dataset synthesize {data_set or GENERATED_SETS[0]}`"

@@ -95,7 +95,7 @@ class Job:
         return joined + gone + self._note_alone(event.get("replacement_s"))
 
     def _note_alone(self, most_s: float | None) -> list[str]:
-        """Note since when nobody is present, and that the aggregator waits ``most_s`` for somebody; say it once."""
+        """Note since when nobody is present. The sentence that the aggregator waits ``most_s`` comes once."""
         if self.executors or most_s is None:
             self.alone = None
         elif self.alone is None:
@@ -168,8 +168,8 @@ def check_name(name: str) -> None:
     """Check that a job can have this name; UserError otherwise."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
         raise UserError(
-            f"job_name {name!r:.80} must be a file name of 1 to 100 letters, digits, '_', '-' and '.', which "
-            "begins with none of the last two"
+            f"job_name {name!r:.80} must be a file name of 1 to 100 letters, digits, '_', '-' and '.', and begin with "
+            "a letter, a digit or '_'"
         )
 
 

@@ -343,9 +343,9 @@ class Run:
     def _others(self) -> list[str]:
         """Executors that are left: the job's own, those that are started again, and those that joined."""
         planned = self.restarts.planned() if self.restarts else []
-        own = [name for name in (*self.processes.running(), *planned) if name != AGGREGATOR]
+        started = [name for name in (*self.processes.running(), *planned) if name != AGGREGATOR]
         joined = [f"executor {line['executor']}" for line in self.job.executors if line["joined"]]
-        return own + [name for name in joined if name not in self.ranks]  # by ssh, the job's own join, too
+        return started + [name for name in joined if name not in self.ranks]  # by ssh, the job's own join, too
 
     def _may_be_joined(self) -> bool:
         """Whether a job that has lost its last executor waits for another one."""

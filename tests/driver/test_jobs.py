@@ -292,5 +292,5 @@ def test_a_driver_whose_record_a_full_disk_does_not_take_says_so_once(state, mon
 @pytest.mark.parametrize("name", ["x" * 101, "-x", ".x", "", "a/b"])
 def test_a_name_that_no_job_can_have_is_told_the_rule(name):
     jobs.check_name("_" + "x" * 99)
-    with pytest.raises(UserError, match=r"must be a file name of 1 to 100 letters, .* begins with none of the last"):
+    with pytest.raises(UserError, match=r"must be a file name of 1 to 100 letters, .* begin with a letter"):
         jobs.check_name(name)

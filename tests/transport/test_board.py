@@ -282,23 +282,15 @@ def test_where_the_others_are_gone_an_executor_tries_again_what_failed_on_it() -
     assert board.take_now(A) == Assignment(unit(1), 2)
 
 
-def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit() -> None:
+@pytest.mark.parametrize("come_back", [Timed.renew, Timed.register])
+def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit(
+    come_back: Callable[[Timed, Worker], None],
+) -> None:
     board = Timed(A, B)
     board.tracker.add([unit(1)])
     board.take_now(A)
     board.after(40.0, B)
-    board.renew(A)
-    board.take_now(B)
-    board.after(40.0, A)
-    assert board.take_now(A) == Assignment(unit(1), 3)  # only B counts
-
-
-def test_one_that_was_lost_and_registers_again_was_not_killed_either() -> None:
-    board = Timed(A, B)
-    board.tracker.add([unit(1)])
-    board.take_now(A)
-    board.after(40.0, B)
-    board.register(A)
+    come_back(board, A)
     board.take_now(B)
     board.after(40.0, A)
     assert board.take_now(A) == Assignment(unit(1), 3)  # only B counts
