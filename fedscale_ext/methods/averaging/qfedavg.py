@@ -10,9 +10,10 @@ It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from t
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +31,7 @@ from fedscale_ext.method import (
     Range,
     State,
     Update,
+    WorkItem,
     models,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
@@ -127,6 +129,14 @@ class QFedAvgAggregator(FedAvgAggregator):
     _h: float = 0.0
     _largest: float = 0.0  # loss of this round's clients
     _unit: float = 1.0  # of losses, before they are raised to the power of q
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """Let each client of S_t train w_t. F_k(w^t) takes a forward pass over all its training samples."""
+        sizes, steps = self.task.train_sizes, self.task.step_sizes
+        return [
+            replace(item, forward_fraction=float(sizes[item.client - 1] / steps(item.client, item.overrides).sum()))
+            for item in super().assign(round, participants)
+        ]
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add p_k Delta_k and p_k h_k of a client (Algorithm 2)."""

@@ -15,12 +15,12 @@ A parameter is overlapped where the subnetworks of two clients or more hold it, 
 travels, and becomes the mean over the participants that hold it. A parameter of only one client never travels; the
 server's copy of it stands for the device's. A channel belongs to all layers that share it (residual sums). Biases,
 BatchNorm and its statistics go with it. Traffic counts overlapped entries and a bit for each channel, in both
-directions, by the mask at the round's start. MACs are those of the smaller network. What both sides compute and
-exchange here is dense.
+directions, by the mask at the round's start. MACs are those of the smaller network; virtual time is that of the network
+at the round's start. What both sides compute and exchange here is dense.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -36,6 +36,7 @@ from fedscale_ext.method import (
     NotNegative,
     Share,
     State,
+    Update,
     Within,
     WorkItem,
     models,
@@ -174,3 +175,8 @@ class HermesAggregator(PrunedTypesAggregator):
             forward_fraction=compute * passes,
             bytes=carried,
         )
+
+    def work_done(self, update: Update) -> WorkItem:
+        """Count the steps of the network to which the client pruned; it was judged before it pruned."""
+        compute, training = self.part_fractions(update.client)
+        return replace(update.item, compute_fraction=compute, training_fraction=training)

@@ -39,6 +39,12 @@ def one_round(
     return aggregator, before, states
 
 
+def test_the_pass_that_measures_a_clients_loss_counts() -> None:
+    aggregator = server(QFedAvgAggregator, "qfedavg")
+    (item,) = aggregator.assign(1, np.array([6]))
+    assert item.forward_fraction == pytest.approx(60 / 10)  # it has 60 samples; two steps of five follow
+
+
 @pytest.mark.parametrize(("q", "lipschitz", "scale"), [
     (0.0, None, 1.0), (0.5, 7.0, 1.0), (1.0, None, 1.0), (3.0, 2.0, 1.0), (3.0, 2.0, 1e-3), (100.0, None, 1.0),
     (100.0, 0.001, 1e-4), (100.0, None, 1e3), (50.0, None, 1e6),

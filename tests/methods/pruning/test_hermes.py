@@ -23,7 +23,7 @@ from fedscale_ext.submodels import widths_at
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.sgd import Sgd
-from methods.harness import SHAPE, judged_right, server
+from methods.harness import SHAPE, judged_right, server, updates_for
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
 TARGET = widths_at(SPEC, 0.5)
@@ -165,6 +165,18 @@ def test_passes_over_validation_samples_count_until_a_client_is_pruned_to_its_ta
     # BatchNorm's statistics are measured on the other samples
     assert pruning.forward_fraction == pytest.approx(pruning.compute_fraction * samples / seen)
     assert done.forward_fraction == 0.0
+
+
+def test_the_round_in_which_a_client_prunes_counts_the_steps_of_what_is_left() -> None:
+    aggregator = server(HermesAggregator, "hermes", clients=3, groups=[1, 1, 1])
+    (item,) = aggregator.assign(1, np.array([2]))
+    (update,) = updates_for(aggregator, 1, [item])
+    for every in aggregator.active.values():
+        every[1, every.shape[1] // 2 :] = False  # as the client returns it
+    done, part, whole = aggregator.work_done(update), aggregator.part_cost(2), aggregator.pool["global"].cost
+    assert done.compute_fraction == pytest.approx(part.forward_macs / whole.forward_macs) and part != whole
+    assert done.training_fraction == pytest.approx(part.training_macs / whole.training_macs)
+    assert (done.forward_fraction, done.bytes) == (item.forward_fraction, item.bytes)
 
 
 @pytest.mark.parametrize("start", ["whole", "type"])
