@@ -2,12 +2,13 @@
 
 Small: 30 devices, ten of each type, all of them in every round, as the paper has them with 300. Each trains on 100
 samples (the paper: 100 and 200), or, of UCI HAR's people, once on its 270, which makes as many steps as five times on
-the paper's 50 (FedMD's first round is shorter by as much); the server holds as many as a device (100 and 50). Types are
-smaller: Large is a ResNet-18 of 67,000 parameters, Medium a MobileNetV2 of five thin blocks, Small the paper's own
-LeNet; each has fewer parameters and MACs than the one before it, as in the paper. The learning rate is ten times the
-paper's, on devices and on the server; all methods have the same, and the same batches and momentum. Devices' time per
-sample is taken for that of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is.
-``capacity_model`` is the same for all, so that all methods deal the same types to the same devices.
+the paper's 50 (FedMD's first round is shorter by as much); the server holds as many as a device (100 and 50), of each
+class alike (the paper: in proportions of Dirichlet; its third application takes any 50). Types are smaller: Large is a
+ResNet-18 of 67,000 parameters, Medium a MobileNetV2 of five thin blocks, Small the paper's own LeNet; each has fewer
+parameters and MACs than the one before it, as in the paper. The learning rate is ten times the paper's, on devices and
+on the server; all methods have the same, and the same batches and momentum. Devices' time per sample is taken for that
+of networks as large as the paper's: ``reference_macs`` is smaller by as much as Large is. ``capacity_model`` is the
+same for all, so that all methods deal the same types to the same devices.
 """
 
 from functools import partial
@@ -61,6 +62,7 @@ _FEW, _MANY = _devices(10), _devices(100)
 _HUNDRED = ("--samples-per-client", "100")
 _CIFAR = {"public_samples": 100, UNRELATED: "cifar100_few-iid"}
 _SPEECH = {"public_samples": 200, UNRELATED: "fsdd"}
+_SKEWED = {"public_classes": "dirichlet"}  # table 1
 _HAR = {"public_samples": 50, "sample_shape": "1x32x36", UNRELATED: "chars74k"}
 DATA = {
     "cifar10_30": DataSet("cifar10", "cifar10_10k2k.npz", _LOCAL, 30,
@@ -79,9 +81,9 @@ DATA = {
     "chars74k": DataSet("femnist", "chars74k_55writers.npz"),
     # the paper's, imported beforehand into folders of these names with their partition, such as cifar10_full-h0.1
     "cifar10_full": DataSet("cifar10", clients=300, dirichlet=_HUNDRED,
-                            keys={**_CIFAR, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_80k")}),
+                            keys={**_CIFAR, **_SKEWED, **_MANY, **_types("resnet18", "mobilenetv2", "lenet_80k")}),
     "speech12_full": DataSet("speech12_mfcc32", clients=300, dirichlet=("--samples-per-client", "200"),
-                             keys={**_SPEECH, UNRELATED: "fsdd_mfcc32", **_MANY,
+                             keys={**_SPEECH, **_SKEWED, UNRELATED: "fsdd_mfcc32", **_MANY,
                                    **_types("resnet18", "mobilenetv2", "lenet_6k")}),
 }  # fmt: skip
 STANDS_FOR = {

@@ -105,16 +105,17 @@ def test_sizes_are_those_of_the_evaluations(data: str, size: str, scale: str) ->
 
 
 @pytest.mark.parametrize(("data", "types", "devices", "public"), [
-    ("cifar10_moss", ("resnet18", "mobilenetv2", "lenet_80k"), 300, 100),
-    ("speech_moss", ("resnet18", "mobilenetv2", "lenet_6k"), 300, 200),
-    ("uci_har_moss", ("resnet18", "mobilenetv2", "lenet_6k"), 30, 50),
+    ("cifar10_moss", ("resnet18", "mobilenetv2", "lenet_80k"), 300, (100, "dirichlet", 0.1)),
+    ("speech_moss", ("resnet18", "mobilenetv2", "lenet_6k"), 300, (200, "dirichlet", 0.1)),
+    ("uci_har_moss", ("resnet18", "mobilenetv2", "lenet_6k"), 30, (50, "balanced", 0.1)),
 ])  # fmt: skip
-def test_moss_has_the_papers_applications(data: str, types: tuple[str, ...], devices: int, public: int) -> None:
+def test_moss_has_the_papers_applications(data: str, types: tuple[str, ...], devices: int, public: Any) -> None:
     config = preset("moss", data)
     params, fedscale = make_params(method_class("moss").Params, config), config.fedscale
     assert params.types == types and params.groups == (devices // 3,) * 3
     assert fedscale.model == types[0] and fedscale.num_participants == devices
-    assert (config.job.public_samples, config.job.local_epochs, params.epochs) == (public, 5, 5)
+    assert (config.job.public_samples, config.job.public_classes, config.job.public_alpha) == public  # Table 1
+    assert (config.job.local_epochs, params.epochs) == (5, 5)
     assert (fedscale.rounds, fedscale.batch_size, fedscale.learning_rate) == (50, 32, 0.001)
     assert (params.lr, params.batch_size, params.wire, params.meta_update) == (1e-3, 32, "loc+ce", "bilevel")
 
