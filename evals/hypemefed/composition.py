@@ -1,4 +1,4 @@
-"""Section 4.1: HypeMeFed with FedProx's and SCAFFOLD's clients; the paper says that it can be, and has no figures."""
+"""Section 4.2: HypeMeFed with FedProx's and SCAFFOLD's clients; the paper says that it can be, and has no figures."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def _arms(data: str) -> list[Arm]:
 
 EXPERIMENT = Experiment(
     "composition",
-    "Section 4.1: HypeMeFed with FedProx and SCAFFOLD",
+    "Section 4.2: HypeMeFed with FedProx and SCAFFOLD",
     [arm for data in ("unimib", "svhn-h0.1") for arm in _arms(data)],
     COLUMNS,
     plots.by_round,

@@ -83,7 +83,10 @@ class HyperNetworks:
     def train(
         self, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None = None
     ) -> dict[str, list[float]]:
-        """Train each pair on the states that hold both of its layers (section 4.4).
+        """Train each pair on the states that hold both of its layers (sections 4.1, step 4, and 4.3).
+
+        H_{1->2} thus learns from clients of the second and of the third exit. Section 4.4 names only the former for it,
+        and clients of the full model for H_{2->3}; the third exit's clients hold the layers of both.
 
         A pair that no state holds stays as it is: the deepest one in a round without a client of that level, where
         the public code crashes.

@@ -24,7 +24,7 @@ class Layers(NamedTuple):
 class Mlp:
     """Sizes of a network that maps rows [n, inputs] to rows [n, outputs].
 
-    One ReLU, between the layers: the output must be signed (the text's "two linear layers with ReLU for each
+    One ReLU, between the layers: the output must be signed (the text's "two linear layers with ReLU activation for each
     layer", section 5.1, cannot be meant literally).
     """
 

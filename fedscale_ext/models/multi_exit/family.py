@@ -12,6 +12,10 @@ have an exit; ``exits``, how many of them the network holds; ``heads`` all or la
 holds); ``predict`` last or mean, what evaluation gives; ``dropout`` before each exit's linear layer; ``bias``, whether
 a VGG's or CNN's convolutions have one. A whole of ``heads`` all has parts of ``heads`` last too: their tensors are
 among its own.
+
+The paper has exits at one third, at two thirds and at the end. Named networks of its data have them behind stages 2, 3
+and 4 of four, as its public code does, and not of equal MACs: 0.46, 0.73 and all of ``vgg_svhn`` and ``vgg_stl10``,
+0.49, 0.75 and all of ``vgg_unimib``, 0.52, 0.76 and all of ``resnet18``.
 """
 
 import math

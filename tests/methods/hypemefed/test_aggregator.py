@@ -430,7 +430,7 @@ def test_cohorts_equal_clients_one_by_one(job_file: Path) -> None:
 
 @pytest.mark.parametrize("how", [{"hypemefed.prox_mu": 1.0}, {"control_variates": True}])
 def test_it_composes_with_fedprox_and_scaffold(job_file: Path, how: dict[str, Any]) -> None:
-    """Section 4.1. The first round's control variates are zero, so that they tell from the second on."""
+    """Section 4.2. The first round's control variates are zero, so that they tell from the second on."""
     plain, other = run(job_file, "plain", rounds=2), run(job_file, "other", rounds=2, **how)
     first, second = ([entry["train_loss"] for entry in each["rounds"]] for each in (plain, other))
     assert second[1] != first[1] and all(np.isfinite(second))
