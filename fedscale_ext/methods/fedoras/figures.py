@@ -128,7 +128,8 @@ def spread(correct: np.ndarray, count: np.ndarray) -> dict[str, float]:
 def fairness_figures(job: "FedorASAggregator") -> list[dict[str, Any]]:
     """How accuracy spreads over all clients, each tested on its tier's model (Table 7).
 
-    A row is for the supernet's weights; another for random ones, where all tiers have twins.
+    A row is for the supernet's weights; another for random ones, where all tiers have twins. On text it is accuracy,
+    too, where the paper has perplexity.
     """
     evaluation = next((record.evaluation for record in reversed(job.history) if record.evaluation), None)
     rows = []

@@ -1,4 +1,4 @@
-"""The validation set of the search, and a path's figures on it (FedorAS, section 4.1 and public code).
+"""The validation set of the search, and a path's figures on it (FedorAS, sections 3.2 and 4.7, and public code).
 
 A share of every client's training samples is held out from training. Put together they are the global validation set of
 a central search; in a federated one each client keeps its own.
