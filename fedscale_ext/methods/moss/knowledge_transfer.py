@@ -11,7 +11,8 @@ batch, as in L2T-ww (Jang et al., ICML 2019), from which Moss takes it:
 Departures from Algorithm 2, which names no objective for phi and accumulates one loss over all of the data: the above
 is the default. ``meta_update`` "joint" is its literal reading, in which phi minimises the loss itself, and can by
 Loc -> 0; "frozen" leaves phi as it began. One step per batch. phi and r persist from round to round, but for those of a
-transfer that diverged, which begin anew.
+transfer that diverged, which begin anew. phi learns by Adam at 1e-4 with weight decay 1e-4, as L2T-ww's does; section
+4.2.4 names SGD, at 1e-3, as the one optimizer.
 
 Eq. 5 is a sum over all pairs, and so is the default. Its gradient is several times that of cross-entropy while r is
 untrained. Two switches, in neither text, make it smaller: ``pair_reduce`` mean divides the sum by the number of pairs;
@@ -42,7 +43,7 @@ from fedscale_ext.util.torch_devices import CPU
 
 @dataclass(frozen=True)
 class WireParams:
-    """Hyperparameters of WIRE: the paper's (section 4.2.4), or L2T-ww's where it names none.
+    """Hyperparameters of WIRE: the paper's (section 4.2.4), or L2T-ww's where it names none, and for phi.
 
     Attributes:
         wire: Loss of a student: ``loc`` matches weighted pairs of layers, ``ce`` learns the labels. ``ce+mse`` matches

@@ -302,7 +302,7 @@ class PairwiseModels(Transfers):
                     self._add(f"{source}.{key}", teacher, student, (key, f"from {source}"))
 
     def step(self, round: int, models: Mapping[str, State], samples: Mapping[str, int], public: Public) -> Exchange:
-        """Each type from every other; fidelities are named as the transfers are."""
+        """Each type from every type, from itself unless it is copied; fidelities are named as the transfers are."""
         names = {key: self.types[key].tapped if self.options.wire != "ce" else () for key in models}
         observed = self._observe({key: (self.types[key].spec, models[key], names[key]) for key in models}, public)
         pairs = {f"{k}.{i}": (k, i) for i in models for k in models if f"{k}.{i}" in self.wires}
