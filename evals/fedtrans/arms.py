@@ -61,7 +61,7 @@ def suite(data: str, paper: Figures) -> list[Arm]:
     return [fedtrans(data, paper.get(FEDTRANS)), *baselines, *anchors(data), by_time, masked]
 
 
-# What the paper counts as cost and network is open (sheet 9.23 to 9.26): compare ratios.
+# What the paper counts as cost and network is open: compare ratios.
 _COLUMNS = ("accuracy %", "IQR %", "TMACs", "mean model MB", "network MB / round")
 _LABELS = {"fedtrans": FEDTRANS, "fluid": "FLuID", "heterofl": "HeteroFL", "splitmix": "SplitMix"}
 TABLE2 = {

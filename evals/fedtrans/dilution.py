@@ -1,4 +1,4 @@
-"""What keeps a round's participants from being spread over too many models. Not in the paper (sheet: section 10)."""
+"""What keeps a round's participants from being spread over too many models. Not in the paper."""
 
 from evals.fedtrans.arms import anchors, fedtrans
 from evals.fedtrans.settings import main

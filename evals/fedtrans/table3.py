@@ -8,7 +8,7 @@ from evals.paper.experiment import Arm, Experiment
 _L = {"fedtrans.cell_selection": "random"}
 _S = {"fedtrans.sharing": "none"}
 _W = {"fedtrans.warmup": "reinit"}
-# with sharing off there is no decay to take away: the last row shares undecayed and unweighted (sheet 9.29)
+# with sharing off there is no decay to take away: the last row shares undecayed and unweighted
 _D = {"fedtrans.sharing": "soft", "fedtrans.decay": "off", "fedtrans.similarity": "one"}
 _ROWS = (
     ("FedTrans", {}, 76.42, 968),

@@ -1,7 +1,7 @@
 """What a job has cost: computation, network and storage, from its round records.
 
-The published tables do not say whether they count the backward pass, the whole suite of models or
-the network of one round (FedTrans sheet 9.23-9.26), so every reading is written down. MB is 10^6 bytes.
+The published tables do not say whether they count the backward pass, the whole suite of models or the network of one
+round (such as FedTrans's Table 2: "Cost", "Storage", "Network"), so every reading is written down. MB is 10^6 bytes.
 """
 
 from collections.abc import Collection, Iterable, Sequence

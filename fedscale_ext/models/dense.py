@@ -1,6 +1,6 @@
 """Networks with dense instead of grouped convolutions, so that single input channels can be removed.
 
-FedTrans's paper does so for HeteroFL and SplitMix (section 5.1): they slice the input channels of a
+FedTrans's paper does so for HeteroFL and SplitMix (Appendix A.1, on arXiv): they slice the input channels of a
 convolution, which a depthwise one does not have.
 """
 

@@ -1,7 +1,7 @@
 """A configuration's ``model``: the name of an architecture, or a file with the spec of one.
 
 A finished job leaves the spec of each of its models as ``models/<key>.json`` in its log folder, so that a
-baseline can be given "the largest model transformed by FedTrans" (Zhu et al., MLSys 2024, section 5.1).
+baseline can be given "the largest model transformed by FedTrans" (Zhu et al., MLSys 2024, Appendix A.1 on arXiv).
 """
 
 from collections.abc import Callable, Iterable

@@ -219,8 +219,8 @@ def cap(
 ) -> list[str] | None:
     """The selected cells, less the least active ones until the child's forward MACs are at most ``max_macs``.
 
-    None when not even the most active cell alone fits: transforming ends (section 3: "complexity at
-    the maximum supported by any participant").
+    None when not even the most active cell alone fits: transforming ends (section 3: "complexity reaches the maximum
+    supported by any participant").
     """
     fitting = list(selected)
     while fitting:

@@ -61,10 +61,10 @@ class FedTransParams:
         ties: Which model a client gets among those of equal utility.
         serve_min_rounds: Rounds that a model trains before it is served. With 0, it is served from its birth on, with
             inherited weights.
-        stop: ``rounds`` trains all rounds. ``accuracy`` stops by ``stop_gain`` (appendix). ``converged`` stops when no
-            model can grow and all have converged (section 3).
+        stop: ``rounds`` trains all rounds. ``accuracy`` stops by ``stop_gain`` (Appendix A.1). ``converged`` stops when
+            no model can grow and all have converged (section 3).
         stop_rounds: Rounds over which ``stop: accuracy`` compares.
-        stop_gain: Rise of the mean client accuracy (0 to 1) at or below which ``stop: accuracy`` ends the job.
+        stop_gain: Rise of the clients' mean test accuracy (0 to 1) at or below which ``stop: accuracy`` ends the job.
         server_opt: Server optimizer that FedTrans is composed with (Fig. 8). FedScale's yogi_* keys are its constants.
         prox_mu: Weight of FedProx's term at the clients (Fig. 8). With 0, there is none.
 

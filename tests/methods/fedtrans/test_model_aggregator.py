@@ -225,7 +225,7 @@ def test_equation_5_as_printed_shrinks_weights() -> None:
 
 
 def test_equation_5_as_printed_lets_a_weight_vanish_in_200_rounds() -> None:
-    """With one sibling of similarity 0.5, as the sheet computed: 1 -> 0.019; the default keeps 1."""
+    """With one sibling of similarity 0.5: 1 -> 0.019; the default keeps 1."""
     spec, sims = chain().specs[0], np.array([[1.0, 0.5], [0.5, 1.0]])
     lineage = [ma.Lineage(), ma.Lineage()]
     ends = {}
