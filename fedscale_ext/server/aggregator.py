@@ -36,7 +36,7 @@ from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.method_tools import NOTHING
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords, JobResult
-from fedscale_ext.server.resume import CODE_CHANGED, JobCheckpoints, Origin, Progress, Stateful
+from fedscale_ext.server.resume import JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.server.stopping import budget_spent, converged
@@ -192,7 +192,8 @@ class MultiModelAggregator(MethodHooks):
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self.log_dir, self.context, self._header(), self.log_writer, self.wandb)
         self.history = self.records.begin(done, marks)
-        self.spent_macs = sum(record.training_macs for record in self.history)
+        for record in self.history:  # one after another, as rounds do: sum() rounds otherwise
+            self.spent_macs += record.training_macs
         self.checkpoints.drop_after(done)
         executors, rounds = len(self.executors) or len(self.infos), self.last_round()
         self.emit(ready_event(self.config, self.data_info, self.population, executors, rounds, self.log_dir))
@@ -232,15 +233,14 @@ class MultiModelAggregator(MethodHooks):
         done, progress = self.checkpoints.load(self._components())
         self.global_virtual_clock, self.resumed = progress.clock_s, progress.resumed
         self.notices |= dict.fromkeys(progress.notices)
-        self.notice(f"resumed after round {done}")
-        if self.resumed[-1]["code_changed"]:
-            self.notice(CODE_CHANGED)
+        for sentence in progress.news:
+            self.notice(sentence)
         return done, progress.records
 
-    def save_checkpoint(self, round: int) -> None:  # noqa: D102
+    def save_checkpoint(self, round: int, last: bool = False) -> None:  # noqa: D102
         later = [each for each in self.notices if each not in self._first_notices]  # those may not hold in more rounds
         progress = Progress(self.global_virtual_clock, self.records.reached(), self.resumed, later)
-        self.checkpoints.save(round, self._components(), progress, in_next_round=round < self.round)
+        self.checkpoints.save(round, self._components(), progress, last=last, in_next_round=round < self.round)
 
     def _over_before_it_began(self, done: int) -> str | None:
         """Why a job that resumes after ``done`` rounds trains no further; None where it does, and for a new job."""
@@ -356,7 +356,7 @@ class MultiModelAggregator(MethodHooks):
             record.digests = self.checkpoints.digests(record.round, self._components())
             self.records.round(record, self._internals, self._internal_states)
             if last or record.round % self.config.job.checkpoint_interval == 0:
-                self.save_checkpoint(record.round)
+                self.save_checkpoint(record.round, last)
             # only now: a driver that heard of a round counts on its checkpoint
             self.emit(round_event(record, self.last_round(), int(self.args.rounds), self.phase(record.round)))
 

@@ -163,8 +163,8 @@ class MethodTools(MethodTraits, Coordinator):
         job begins this round anew, with the method's state as it is now."""
         self.save_checkpoint(self.round - 1)
 
-    def save_checkpoint(self, round: int) -> None:
-        """Write the job's state after ``round``."""
+    def save_checkpoint(self, round: int, last: bool = False) -> None:
+        """Write the job's state after ``round``; ``last``: it was tested as the job's last one."""
         raise NotImplementedError
 
     def record(self, name: str, value: Any) -> None:

@@ -66,6 +66,7 @@ class Progress:
         records: How far each file of records reaches.
         resumed: After which rounds the job was resumed, and whether the code had changed.
         notices: The job's notices so far, without those before its first round.
+        news: What a person should know of this resume; no checkpoint holds it.
 
     """
 
@@ -73,6 +74,7 @@ class Progress:
     records: dict[str, Mark]
     resumed: list[dict[str, Any]]
     notices: list[str]
+    news: Sequence[str] = ()
 
 
 def data_digest_before(log_dir: Path) -> str | None:
@@ -109,11 +111,18 @@ class JobCheckpoints:
         self._origin, self._client_files = origin, client_files
 
     def save(
-        self, round: int, components: Mapping[str, Stateful], progress: Progress, in_next_round: bool = False
+        self,
+        round: int,
+        components: Mapping[str, Stateful],
+        progress: Progress,
+        *,
+        last: bool,
+        in_next_round: bool = False,
     ) -> None:
         """Write the state of all ``components``, by name, after ``round``; drop clients' files that nothing needs now.
 
-        ``in_next_round``: the next round has begun, and its method keeps how far it got in it.
+        ``last``: the round was tested as the job's last one. ``in_next_round``: the next round has begun, and its
+        method keeps how far it got in it.
         """
         tensors, states = collected(components)
         origin, config = self._origin, self._origin.config
@@ -123,6 +132,7 @@ class JobCheckpoints:
             "records": progress.records,
             "resumed": progress.resumed,
             "notices": progress.notices,
+            "last": last,
             "in_next_round": in_next_round,
             "code": origin.code,
             "data_digest": origin.data_digest,
@@ -153,6 +163,9 @@ class JobCheckpoints:
     def load(self, components: Mapping[str, Stateful]) -> tuple[int, Progress]:
         """Restore all ``components`` from the last checkpoint, or from that of round ``resume_from``.
 
+        Where no round is left and the last one was not tested as such, it is the checkpoint before: the job trains on
+        from there, and ends as an undisturbed one of so many rounds.
+
         Returns:
             The round that it was written after, and the job's progress by then, this resume included.
 
@@ -165,6 +178,13 @@ class JobCheckpoints:
         if saved is None:
             raise UserError(f"nothing to resume: {self.folder} holds no checkpoint; start without --resume")
         self._check(saved)
+        news = []
+        if not _may_end_there(saved, config.fedscale.rounds):
+            asked, saved = saved.round, self._before(saved)
+            news = [
+                f"round {asked} was not the last one when it was trained, and its models were not tested as the final "
+                f"ones: the job goes back to the checkpoint of round {saved.round}"
+            ]
         data = saved.data
         for name, component in components.items():
             begin = f"{name}/"
@@ -172,7 +192,21 @@ class JobCheckpoints:
             component.load_state(tensors, data["components"][name])
         changed = data["code"] != self._origin.code
         resumed = [*data["resumed"], {"after_round": saved.round, "code_changed": changed}]
-        return saved.round, Progress(data["clock_s"], data["records"], resumed, data["notices"])
+        news = [*news, f"resumed after round {saved.round}", *([CODE_CHANGED] if changed else [])]
+        return saved.round, Progress(data["clock_s"], data["records"], resumed, data["notices"], news)
+
+    def _before(self, saved: checkpoint.Checkpoint) -> checkpoint.Checkpoint:
+        """Load the newest checkpoint before another one; UserError where there is none."""
+        config = self._origin.config
+        rounds = [round for round in checkpoint.written_rounds(self.folder) if round < saved.round]
+        before = checkpoint.load(self.folder, config.decisive(), max(rounds), completed) if rounds else None
+        if before is None:
+            raise UserError(
+                f"round {saved.round} was not the last one when it was trained, so its models were not tested as the "
+                f"final ones, and {self.folder} holds no checkpoint before it to train it again from: raise rounds "
+                f"above {saved.round}, or start the job anew without --resume"
+            )
+        return before
 
     def _check(self, saved: checkpoint.Checkpoint) -> None:
         """UserError unless the job may continue from the checkpoint."""
@@ -192,3 +226,12 @@ class JobCheckpoints:
                 f"{', '.join(changed)} {have} other contents than when {written}: restore {them}, or start anew "
                 "without --resume"
             )
+
+
+def _may_end_there(saved: checkpoint.Checkpoint, rounds: int) -> bool:
+    """Whether a job of so many rounds may continue from a checkpoint: some are left, or it was tested as the last."""
+    if saved.round < rounds:
+        return True
+    data = saved.data
+    last = data.get("last", data.get("rounds", rounds) == saved.round)  # earlier releases did not write it
+    return bool(last) and not data.get("in_next_round")

@@ -106,9 +106,9 @@ def test_a_rounds_seconds_include_the_writing_of_the_round_before(
 ) -> None:
     save = MultiModelAggregator.save_checkpoint
 
-    def slow(self: MultiModelAggregator, round: int) -> None:
+    def slow(self: MultiModelAggregator, round: int, last: bool = False) -> None:
         time.sleep(0.5)
-        save(self, round)
+        save(self, round, last)
 
     monkeypatch.setattr(MultiModelAggregator, "save_checkpoint", slow)
     summary = run_in_process(with_values(load_config(job_file), rounds=3))

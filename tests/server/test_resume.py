@@ -147,6 +147,44 @@ def test_a_job_is_not_continued_with_fewer_rounds_than_it_has(job_file: Path) ->
         run(job_file, resume=True, rounds=1)
 
 
+@pytest.mark.parametrize("release", ["this", "earlier"])
+def test_a_job_whose_rounds_are_lowered_to_those_it_has_ends_as_an_undisturbed_one(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    """Its last round was not tested as such: it is trained again."""
+    keys = {"personalise_epochs": 1, "test_on_all": True, "rounds": 4}
+    run(job_file, "undisturbed", **keys)
+    expected = result(log_dir(job_file, "undisturbed"))
+    save = checkpoint.save
+
+    def earlier_save(folder: Path, round: int, tensors: Any, data: dict[str, Any], *rest: Any) -> Path:
+        return save(folder, round, tensors, _without(data, "last"), *rest)
+
+    with monkeypatch.context() as patched:
+        if release == "earlier":  # which did not write whether a round was tested as the last one
+            patched.setattr(checkpoint, "save", earlier_save)
+        run(job_file, **{**keys, "rounds": 5})
+    said = run(job_file, **keys, resume_from=4)
+    assert any("round 4 was not the last one when it was trained" in each for each in said)
+    assert "resumed after round 3" in said
+    assert_equal(result(log_dir(job_file)), expected)
+    assert chain(log_dir(job_file)) == chain(log_dir(job_file, "undisturbed"))
+    summaries = [json.loads((log_dir(job_file, name) / "summary.json").read_text()) for name in ("job", "undisturbed")]
+    for name in ("accuracy", "by_class", "personalised", "on_all", "rounds", "stopped"):
+        assert summaries[0][name] == summaries[1][name]
+    assert "resumed after round 4" in run(job_file, **keys, resume=True)  # it was tested as the last one now
+
+
+def test_lowered_rounds_without_a_checkpoint_before_them_are_refused(job_file: Path) -> None:
+    run(job_file, rounds=5, checkpoint_interval=4)
+    before = (log_dir(job_file) / "metrics.jsonl").read_bytes()
+    with pytest.raises(
+        UserError, match=r"round 4 was not the last .* holds no checkpoint before it .* raise rounds abo"
+    ):
+        run(job_file, rounds=4, checkpoint_interval=4, resume_from=4)
+    assert (log_dir(job_file) / "metrics.jsonl").read_bytes() == before and checkpoints(job_file) == [4, 5]
+
+
 def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbed: dict[str, Any]) -> None:
     run(job_file, checkpoint_interval=2, rounds=5)  # the last round is one more
     last = log_dir(job_file) / "checkpoints" / "checkpoint-000005.safetensors"
