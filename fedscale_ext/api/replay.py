@@ -17,7 +17,7 @@ from fedscale_ext.metrics.evaluations import FOLDER as EVALUATIONS
 from fedscale_ext.metrics.jsonable import line as json_line
 from fedscale_ext.metrics.lines import GrowingFile, Mark
 from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
-from fedscale_ext.metrics.records import LAST, read_lines
+from fedscale_ext.metrics.records import read_lines
 from fedscale_ext.server import checkpoint
 from fedscale_ext.util.reading import MEGA, read_json
 
@@ -26,7 +26,6 @@ TOLERANCE = 0.02
 _OF_THE_RUN = OF_A_PROCESS | SECRET | {"job_name"}  # a replay is another process, in a folder of its own
 _NAME = "replay"
 _NOT_FIGURES = {"sha256", "clients", "worst_client"}  # of an evaluation: these follow from single bits
-_TESTS = ("evaluation", *LAST)
 
 
 class _RoundIsOver(Exception):
@@ -34,7 +33,12 @@ class _RoundIsOver(Exception):
 
 
 def replay(
-    folder: Path, settings: Mapping[str, Any], line: Mapping[str, Any], scratch: Path, data_dir: str | None = None
+    folder: Path,
+    settings: Mapping[str, Any],
+    line: Mapping[str, Any],
+    scratch: Path,
+    data_dir: str | None = None,
+    rounds: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Compute a round again.
 
@@ -44,6 +48,7 @@ def replay(
         line: The round's line of metrics.jsonl.
         scratch: An empty folder for what the replay writes.
         data_dir: Where the data are, if not where they were.
+        rounds: How many rounds the job has, if not as many as ``settings`` say. It is tested as one that ends there.
 
     Returns:
         The round's line and the header as the replay wrote them.
@@ -53,7 +58,7 @@ def replay(
 
     """
     round = int(line["round"])
-    config = _config(settings, line, scratch, data_dir)
+    config = _config({**settings, **({} if rounds is None else {"rounds": rounds})}, line, scratch, data_dir)
     target = scratch / "logs" / _NAME / _NAME
     if round > 1:
         config = with_values(config, resume_from=round - 1)
@@ -70,30 +75,22 @@ def replay(
     return read_lines(target / METRICS)[-1], read_json(target / HEADER, 1024 * MEGA)
 
 
-def differing(recorded: Mapping[str, Any], replayed: Mapping[str, Any], *, without_tests: bool = False) -> list[str]:
-    """Return what differs between two lines of a round, by name; empty where they agree to the last bit.
-
-    ``without_tests``: a test that only one of them has is no difference. That is so for a round that was the last one
-    before the job was continued with more rounds.
-    """
-    names = [name for name in {**recorded, **replayed} if name not in VOLATILE | {"digests"}]
-    if without_tests:
-        names = [name for name in names if name not in _TESTS]
-    different = [name for name in names if recorded.get(name) != replayed.get(name)]
+def differing(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two lines of a round, by name; empty where they agree to the last bit."""
+    different = [name for name in _compared(recorded, replayed) if recorded.get(name) != replayed.get(name)]
     digests = (recorded["digests"], replayed["digests"])
     return [
         name for name in ("models", "states", "clients") if digests[0].get(name) != digests[1].get(name)
     ] + different
 
 
-def far_apart(recorded: Mapping[str, Any], replayed: Mapping[str, Any], *, without_tests: bool = False) -> list[str]:
+def far_apart(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> list[str]:
     """Return the figures that differ by more than :data:`TOLERANCE`, and other fields that differ at all, by name."""
-    names = [name for name in {**recorded, **replayed} if name not in VOLATILE | {"digests"}]
-    return [
-        name
-        for name in names
-        if not (without_tests and name in _TESTS) and not _close(recorded.get(name), replayed.get(name))
-    ]
+    return [name for name in _compared(recorded, replayed) if not _close(recorded.get(name), replayed.get(name))]
+
+
+def _compared(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> list[str]:
+    return [name for name in {**recorded, **replayed} if name not in VOLATILE | {"digests"}]
 
 
 def _close(one: Any, other: Any) -> bool:

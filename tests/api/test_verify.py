@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import fedscale_ext
 from fedscale_ext.api import verify as module
 from fedscale_ext.api.run_checks import Check, RecordedRun
 from fedscale_ext.api.verify import draw, replayable, spans, verify
+from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.metrics.chain import START, next_link, state_digests
 from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import line
@@ -267,12 +270,35 @@ def test_without_the_data_the_records_alone_are_checked(copied: Callable[[], Pat
     assert [row.outcome for what, row in again.items() if what.startswith("round")] == ["fits"]
 
 
-def test_a_run_that_was_continued_with_more_rounds_fits(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def ended(job_file: Path, *, stop: int | None = None, **keys: Any) -> Path:
+    """The folder of a job that is stopped after a round, or ends."""
+
+    def stopped(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == stop:
+            raise KeyboardInterrupt
+
+    config = with_values(load_config(job_file), **{**JOB, "job_name": "more", **keys})
+    with suppress(KeyboardInterrupt):
+        run_in_process(config, stopped)
+    return job_file.parent / "logs" / "more" / "logs"
+
+
+@pytest.mark.parametrize("stop", [3, None])
+@pytest.mark.parametrize("keys", [{}, {"method": "heterofl", "model": "nasbench201_base"}], ids=["fedavg", "heterofl"])
+def test_a_run_that_was_continued_with_more_rounds_fits(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], stop: int | None
+) -> None:
+    """Its earlier last round was tested as such; HeteroFL measures BatchNorm's statistics before a test."""
     monkeypatch.setattr(records, "plot_job", lambda folder: folder / "plot.png")
-    keys = {**JOB, "progress": False, "job_name": "more", "local_steps": 1}
-    fedscale_ext.run(job_file, **{**keys, "rounds": 3})
-    folder = fedscale_ext.run(job_file, **{**keys, "rounds": 4}, resume=True).path
-    assert not wrong(folder, None)
+    keys = {**keys, "eval_interval": 9, "checkpoint_keep": 9}
+    ended(job_file, **keys, rounds=2)
+    folder = ended(job_file, **keys, rounds=4, resume=True, stop=stop)
+    rows = {row.what: row for row in verify(RecordedRun(folder), rounds=None, seed=0)}
+    assert [rows[f"round {line['round']}"].outcome for line in RecordedRun(folder).lines] == ["fits"] * (stop or 4)
+    assert not [row for row in rows.values() if row.outcome == "does not fit"]
+    change_line(folder, 2, lambda line: line["personalised"].update(sha256="0" * 64))
+    forge_chain(folder)
+    assert "round 2" in wrong(folder, None)
 
 
 def test_a_run_of_an_earlier_release_is_refused(copied: Callable[[], Path]) -> None:
