@@ -67,7 +67,8 @@ class Oort:
         self.durations_s = durations_s.astype(np.float64)
         self.last = np.zeros(len(eligible), dtype=np.int64)  # last round in which it trained; 0: none
         self.taken = np.zeros(len(eligible), dtype=np.int64)  # number of rounds in which it trained
-        self.exploration = keys.exploration_factor
+        self.exploration = keys.exploration_factor  # of the round whose participants were selected last
+        self._exploration_before = keys.exploration_factor  # of the last round that is over
         self.round_threshold = keys.round_threshold
         self._history: list[float] = []  # mean utility of exploited clients in recent rounds, for the pacer
         self._exploited = np.zeros(0, dtype=np.int64)
@@ -79,7 +80,8 @@ class Oort:
     ) -> np.ndarray:
         """Select a round's participants.
 
-        Until a client has trained, they are drawn by :func:`select` (FedScale's first round).
+        Until a client has trained, they are drawn by :func:`select` (FedScale's first round). A round that begins
+        anew selects the same: only :meth:`learn` changes what later rounds rest on.
 
         Args:
             round: Number of the round.
@@ -95,7 +97,7 @@ class Oort:
         self._exploited = np.zeros(0, dtype=np.int64)
         if not self.taken.any() or int(online.sum()) <= count:
             return select(online, count, rng) if group_of is None else select_from_groups(online, group_of, count, rng)
-        self.exploration = max(self.exploration * self.keys.exploration_decay, self.keys.exploration_min)
+        self.exploration = max(self._exploration_before * self.keys.exploration_decay, self.keys.exploration_min)
         eligible = self._allowed(online, count)
         scores = self.scores(round, eligible)
         groups = [(np.flatnonzero(eligible), count)] if group_of is None else quotas(eligible, group_of, count, rng)
@@ -180,7 +182,8 @@ class Oort:
     def learn(self, round: int, clients: np.ndarray, utility: np.ndarray, durations_s: np.ndarray) -> None:
         """Update the statistics with the results of a round.
 
-        Clients without a result count with the mean utility of the others (FedScale's rule).
+        Clients without a result count with the mean utility of the others (FedScale's rule). A round without any
+        result only ends.
 
         Args:
             round: Number of the round.
@@ -189,6 +192,7 @@ class Oort:
             durations_s: Duration of each in seconds, float64 [n].
 
         """
+        self._exploration_before = self.exploration
         index = np.asarray(clients, dtype=np.int64) - 1
         reported = np.isfinite(utility)
         if not reported.any():
@@ -227,14 +231,15 @@ class Oort:
         """Return the state for a checkpoint: columns and JSON."""
         columns = {"utility": self.utility, "durations_s": self.durations_s, "last": self.last, "taken": self.taken}
         return columns, {
-            "exploration": self.exploration, "round_threshold": self.round_threshold, "history": list(self._history)
+            "exploration": self._exploration_before, "round_threshold": self.round_threshold, "history": list(self._history)
         }  # fmt: skip
 
     def load_state(self, columns: dict[str, np.ndarray], data: dict[str, Any]) -> None:
         """Restore a state that :meth:`state` returned."""
         self.utility, self.durations_s = columns["utility"].copy(), columns["durations_s"].copy()
         self.last, self.taken = columns["last"].copy(), columns["taken"].copy()
-        self.exploration, self.round_threshold = data["exploration"], data["round_threshold"]
+        self.exploration = self._exploration_before = data["exploration"]
+        self.round_threshold = data["round_threshold"]
         self._history = list(data["history"])
 
 

@@ -88,7 +88,7 @@ class MultiModelAggregator(MethodHooks):
         updates, means, failed = self.dispatcher.train(round, schedule.items)
         self.global_virtual_clock += schedule.duration_s + self._other_work["seconds"]
         record = self._record_of(schedule, updates, failed, len(participants), offline)
-        if self.selection is not None and items:
+        if self.selection is not None:
             self.selection.learn(round, schedule, updates)
         self.aggregate_updates(round, updates, means)
 

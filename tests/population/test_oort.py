@@ -100,6 +100,7 @@ def test_exploration_decays_to_its_least_and_says_how_many_are_new(
         chosen = selector.select(round, everybody(selector), 10, stream("draw", round))
         expected = max(expected * decay, least)
         assert selector.exploration == expected
+        selector.learn(round, np.zeros(0), np.zeros(0), np.zeros(0))  # a round without any result
         new = int((selector.taken[chosen - 1] == 0).sum())
         assert math.floor(10 * expected) <= new <= math.ceil(10 * expected)
 
@@ -231,6 +232,18 @@ def test_a_selector_that_was_stored_goes_on_alike(seed: int, rounds: int) -> Non
     play(first, 5, 5 + rounds)
     second.load_state(*first.state())
     assert play(first, 5 + rounds, 12) == play(second, 5 + rounds, 12)
+    assert first.state()[1] == second.state()[1]
+
+
+def test_a_round_that_begins_anew_selects_the_same() -> None:
+    """As after a checkpoint that its method wrote in the midst of it."""
+    first, second = (oort(40, tried=20, exploration_decay=0.5, exploration_min=0.0) for _ in range(2))
+    chosen = first.select(5, everybody(first), 10, stream("draw"))
+    second.load_state(*first.state())
+    again = second.select(5, everybody(second), 10, stream("draw"))
+    assert chosen.tolist() == again.tolist() and first.exploration == second.exploration == 0.45
+    for selector in (first, second):
+        selector.learn(5, chosen, np.ones(10), np.ones(10))
     assert first.state()[1] == second.state()[1]
 
 

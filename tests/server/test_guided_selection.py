@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from job_results import assert_equal, result
+from job_results import assert_equal, chain, result
 
 import fedscale_ext
 from fedscale_ext import models
@@ -70,6 +70,31 @@ def test_a_resumed_job_chooses_as_an_undisturbed_one(job_file: Path) -> None:
     state, again = known(whole, 5), known(resumed, 5)
     assert len(state) == 5
     assert all(np.array_equal(state[name], again[name], equal_nan=True) for name in state)
+
+
+@pytest.mark.parametrize("mode", ["oort", "pyramidfl"])
+def test_a_round_that_was_resumed_in_its_midst_is_that_of_an_undisturbed_job(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    killed: list[int] = []
+
+    def assign(self: FedAvgAggregator, round: int, participants: np.ndarray) -> list[WorkItem]:
+        self.keep_state()
+        if round in killed:
+            raise KeyboardInterrupt
+        return plain(self, round, participants)
+
+    plain = FedAvgAggregator.assign
+    monkeypatch.setattr(FedAvgAggregator, "assign", assign)
+    keys = {"sample_mode": mode, "rounds": 3, "num_participants": 2, "local_steps": 1, "record_internals": True}
+    _, whole = run(job_file, **keys, job_name="whole")
+    killed.append(3)
+    with pytest.raises(KeyboardInterrupt):
+        run(job_file, **keys, job_name="broken")
+    killed.clear()
+    _, resumed = run(job_file, **keys, job_name="broken", resume=True)
+    assert chain(whole) == chain(resumed)
+    assert lines(whole, "internals") == lines(resumed, "internals")
 
 
 def test_oort_knows_what_updates_and_the_clock_tell(job_file: Path) -> None:
