@@ -22,14 +22,16 @@ def settled(accuracies: Sequence[float]) -> int | None:
     """Place of the first evaluation after which the accuracy (in [0, 1]) rises by half a point at most.
 
     Accuracies are means of three evaluations, at the beginning of those that there are. The last one always
-    qualifies, so that a place at the end says that the job may have been too short. None without evaluations.
+    qualifies, so that a place at the end says that the job may have been too short. Evaluations that tested nobody
+    (NaN) are passed over. None where no other is there.
     """
-    if not len(accuracies):
+    tested = np.flatnonzero(~np.isnan(np.asarray(accuracies, dtype=np.float64)))
+    if not len(tested):
         return None
-    values = np.asarray(accuracies, dtype=np.float64)
+    values = np.asarray(accuracies, dtype=np.float64)[tested]
     smooth = np.array([values[max(0, end - _WINDOW) : end].mean() for end in range(1, len(values) + 1)])
     highest_from = np.maximum.accumulate(smooth[::-1])[::-1]
-    return int(np.argmax(highest_from - smooth <= _TOLERANCE + 1e-12))
+    return int(tested[np.argmax(highest_from - smooth <= _TOLERANCE + 1e-12)])
 
 
 def mean_accuracies(records: Iterable[RoundRecord]) -> list[tuple[int, float]]:

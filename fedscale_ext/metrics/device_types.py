@@ -48,7 +48,7 @@ def device_type_figures(
     is what a device uploads as the paper counts it; by default, what a participation of its type has uploaded on
     average over all ``records`` (0 where nobody took part). ``kept_share`` float64 [clients] is the part of the model
     that a client holds in the end, for methods that keep parts of one model. ``tested`` are the rounds whose tests
-    count, by default all that have one.
+    count, by default all that have one. Where none of them tested anybody, nothing settles, and all rounds count.
 
     Time, energy and traffic are sums of what the records say of each participant. Time and energy are means over a
     type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's upload, times the rounds.
@@ -59,7 +59,9 @@ def device_type_figures(
     curves = _curves(tested, type_of_client, len(names))
     mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
     settled_index = settled(mean)
-    last = tested[settled_index].round if settled_index is not None else 0
+    last = (
+        tested[settled_index].round if settled_index is not None else max((each.round for each in records), default=0)
+    )
     taken = _participations(records, computation_ms)
     one_way = [_one_way(taken, type_of_client == index, one_way_bytes) for index in range(len(names))]
     types = [
@@ -77,7 +79,7 @@ def device_type_figures(
         "type": "all",  # means over all devices; of traffic and transmission the sum over the types
         "clients": len(type_of_client),
         "accuracy": mean[-1] if mean else None,
-        "settled_round": last or None,
+        "settled_round": last if settled_index is not None else None,
         "settled_accuracy": mean[settled_index] if settled_index is not None else None,
         "one_way_mb": sum(one_way) * last / MB,
         "traffic_mb": sum(each["traffic_mb"] for each in types),
@@ -119,7 +121,7 @@ def _of_type(
     untested_last: int,
 ) -> dict[str, Any]:
     """Figures of one type; costs until it settled, or until round ``untested_last`` where nobody of it is tested."""
-    settled_index = settled(curve.tolist()) if len(curve) and not np.isnan(curve).any() else None
+    settled_index = settled(curve.tolist())
     last = tested[settled_index].round if settled_index is not None else untested_last
     counted = mine[taken.client] & (taken.round <= last)
     clients = int(mine.sum())

@@ -32,6 +32,13 @@ def test_a_slow_rise_below_the_bound_does_not_count_and_one_above_does() -> None
     assert settled(above.tolist()) == 19  # steps of half a point and a bit
 
 
+def test_an_evaluation_that_tested_nobody_is_passed_over() -> None:
+    nan = float("nan")
+    assert settled([0.1, nan, 0.2, 0.3, nan]) == 3
+    assert settled([nan, 0.7, 0.7]) == 1
+    assert settled([nan, nan]) is None
+
+
 def test_energy_is_power_by_time_and_joules_by_bit() -> None:
     latency = np.array([15.0, 41.0, 190.0])
     assert device_classes(latency).tolist() == [0, 1, 2]
@@ -119,6 +126,21 @@ def test_a_type_that_is_never_tested_counts_until_the_job_settled() -> None:
     assert (untested["traffic_mb"], untested["time_s"]) == (6.0, 15.0)
     assert untested["modelled_energy_j"] == pytest.approx(3 * (3.5 * 5 + 8 * 1e6 * (283.17e-9 + 137.01e-9)))
     assert untested["one_way_mb"] == 3.0 and every["traffic_mb"] == tested["traffic_mb"] + 6.0
+
+
+def test_costs_count_where_the_tests_of_a_round_were_lost() -> None:
+    def figures(*lost: int) -> list[tuple[int | None, float, float]]:
+        cost = {1: (1_000_000, 0, 1.0, 0.0), 2: (1_000_000, 0, 1.0, 0.0)}
+        records = [
+            round_of(number, [], cost, untested=2) if number in lost else round_of(number, [0.2 * number] * 2, cost)
+            for number in (1, 2, 3, 4)
+        ]
+        types = device_type_figures(records, np.zeros(2, dtype=np.int64), ["t"], LATENCY)["types"]
+        return [(each["settled_round"], each["traffic_mb"], each["time_s"]) for each in types]
+
+    assert figures() == figures(2) == [(4, 8.0, 4.0)] * 2
+    assert figures(4) == [(3, 6.0, 3.0)] * 2
+    assert figures(1, 2, 3, 4) == [(None, 8.0, 4.0)] * 2
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
