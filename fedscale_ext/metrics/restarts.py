@@ -2,7 +2,10 @@
 
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+
+from fedscale_ext.metrics.lines import GrowingFile
 
 RESTARTS = "restarts.jsonl"
 
@@ -10,8 +13,9 @@ RESTARTS = "restarts.jsonl"
 def note_restart(log_dir: Path, process: str, reason: str, after_round: int) -> None:
     """Add one restart; ``reason`` says how the process ended, ``after_round`` is the last round that was finished."""
     log_dir.mkdir(parents=True, exist_ok=True)
-    with (log_dir / RESTARTS).open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"process": process, "reason": reason, "after_round": after_round}) + "\n")
+    file = GrowingFile(log_dir / RESTARTS)
+    file.append(json.dumps({"process": process, "reason": reason, "after_round": after_round}))
+    file.close()
 
 
 def count_restarts(log_dir: Path) -> dict[str, int]:
@@ -19,8 +23,11 @@ def count_restarts(log_dir: Path) -> dict[str, int]:
     path = log_dir / RESTARTS
     if not path.exists():
         return {}
-    whole = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return dict(sorted(Counter(str(json.loads(text)["process"]) for text in whole).items()))
+    counts: Counter[str] = Counter()
+    for text in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
+        with suppress(ValueError, KeyError, TypeError):  # TypeError: JSON, but no object
+            counts[str(json.loads(text)["process"])] += 1
+    return dict(sorted(counts.items()))
 
 
 def drop_restarts(log_dir: Path) -> None:

@@ -103,3 +103,8 @@ def test_a_half_written_restart_is_passed_over(tmp_path):
         file.write('{"process": "exec')
     assert count_restarts(tmp_path) == {"aggregator": 1, "executor 1": 2}
     assert count_restarts(tmp_path / "absent") == {}
+    note_restart(tmp_path, "executor 2", "why", 5)
+    assert count_restarts(tmp_path) == {"aggregator": 1, "executor 1": 2, "executor 2": 1}
+    with (tmp_path / "restarts.jsonl").open("a") as file:
+        file.write('{"process": "exec{"process": "executor 1"}\n')  # as an earlier release went on after a half line
+    assert count_restarts(tmp_path) == {"aggregator": 1, "executor 1": 2, "executor 2": 1}
