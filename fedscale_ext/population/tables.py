@@ -113,7 +113,10 @@ def names_in(path: Path) -> list[str]:
     data = read_bytes(path)
     if path.suffix == ".csv":
         text = data[:65536].decode("utf-8-sig", errors="replace")
-        return [name.strip() for name in text.partition("\n")[0].split(",")]
+        try:
+            return [name.strip() for name in next(csv.reader(io.StringIO(text, newline="")), [])]
+        except csv.Error as error:
+            raise UserError(f"{path}: line 1 is no csv ({error})") from None
     try:
         with Npz(io.BytesIO(data), MAX_BYTES) as arrays:
             return arrays.names

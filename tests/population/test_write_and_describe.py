@@ -123,6 +123,14 @@ def test_kinds_are_told_apart(tmp_path: Path) -> None:
             read_trace(tmp_path / name)
 
 
+def test_a_quoted_header_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('"client_id","computation","communication"\n"1",20,5000\n')
+    assert isinstance(read_trace(path), CapacityTrace)
+    path.write_text('"client_id","active","inactive","finish_time"\r\n"1",20,5000,86400\r\n')
+    assert isinstance(read_trace(path), AvailabilityTrace)
+
+
 def test_figures_of_availability_by_hand() -> None:
     hour = 3600.0
     figures = online(
