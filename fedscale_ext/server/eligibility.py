@@ -145,11 +145,11 @@ def eligible_clients(
 def online_clients(
     population: Population, able: np.ndarray, allowed: np.ndarray, clock_s: float
 ) -> tuple[np.ndarray, float]:
-    """Find who is online as soon as a client that may be selected is.
+    """Find who is online as soon as a client is that is both able and allowed; where nobody is both, an allowed one.
 
     Args:
         population: the clients' devices.
-        able: clients that the round may select, bool [clients].
+        able: clients that the method may select in the round, bool [clients].
         allowed: clients that privacy still allows to take part, bool [clients].
         clock_s: the virtual clock, in seconds.
 
@@ -166,7 +166,9 @@ def online_clients(
     online: np.ndarray = able & availability.online(clock_s)
     if (online & allowed).any():
         return online, clock_s
-    next_s = availability.next_online(clock_s, allowed)
+    next_s = availability.next_online(clock_s, able & allowed)
+    if next_s is None:  # the round is of nobody then
+        next_s = availability.next_online(clock_s, allowed)
     if next_s is None:
         raise UserError(NEVER_ONLINE)
     return able & availability.online(next_s), next_s

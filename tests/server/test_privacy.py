@@ -24,9 +24,13 @@ from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
 from fedscale_ext.metrics.models import load_model
+from fedscale_ext.population.availability import Availability
+from fedscale_ext.population.columns import AvailabilityTrace
+from fedscale_ext.population.population import Population
 from fedscale_ext.population.selection import select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.report.tables import summary_table
+from fedscale_ext.server.eligibility import online_clients
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.reduction import ModelMean, UnitSum
@@ -207,6 +211,19 @@ def test_a_job_ends_before_the_round_that_would_cost_too_much(job_file: Path, ac
         assert set(counts.tolist()) == {Accountant(1.0, 1e-5, None).affordable(9.0)}  # everybody's budget is used up
     again = fedscale_ext.run(job_file, **keys, resume=True)
     assert again["rounds"] == summary["rounds"] and again["privacy"] == summary["privacy"]
+
+
+def test_a_round_waits_for_a_client_that_is_both_able_and_allowed() -> None:
+    trace = AvailabilityTrace(
+        np.arange(2), np.array([0, 1, 2]), np.array([0.0, 500.0]), np.array([400.0, 900.0]), np.full(2, 1000.0)
+    )
+    population = Population(np.ones(2), np.ones(2), Availability(trace, 2), "test")
+    both, second = np.array([True, True]), np.array([False, True])
+    for able, allowed in ((second, both), (second, second), (both, second)):
+        online, clock_s = online_clients(population, able, allowed, 0.0)
+        assert (online.tolist(), clock_s) == ([False, True], 500.0)
+    online, clock_s = online_clients(population, ~second, second, 0.0)  # nobody is both: a round of nobody
+    assert (online.tolist(), clock_s) == ([False, False], 500.0)
 
 
 def test_a_client_that_is_never_online_keeps_no_job_from_its_end(job_file: Path, tmp_path: Path) -> None:
