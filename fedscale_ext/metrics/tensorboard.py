@@ -31,7 +31,7 @@ def write_round(writer: "SummaryWriter", record: RoundRecord, figures: dict[str,
 def drop_events(log_dir: Path) -> None:
     """Delete the event files of an earlier run in this folder, before a writer is opened there.
 
-    A resumed job writes its finished rounds again (:meth:`Recorder.tensorboard`). TensorBoard's own way,
+    A resumed job writes its finished rounds again (:meth:`Recorder.return_to`). TensorBoard's own way,
     ``purge_step``, would compare the ``time_to`` tags, whose steps are minutes, with a round number.
     """
     for path in log_dir.glob("events.out.tfevents.*"):

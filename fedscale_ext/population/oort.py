@@ -231,8 +231,10 @@ class Oort:
         """Return the state for a checkpoint: columns and JSON."""
         columns = {"utility": self.utility, "durations_s": self.durations_s, "last": self.last, "taken": self.taken}
         return columns, {
-            "exploration": self._exploration_before, "round_threshold": self.round_threshold, "history": list(self._history)
-        }  # fmt: skip
+            "exploration": self._exploration_before,
+            "round_threshold": self.round_threshold,
+            "history": list(self._history),
+        }
 
     def load_state(self, columns: dict[str, np.ndarray], data: dict[str, Any]) -> None:
         """Restore a state that :meth:`state` returned."""
