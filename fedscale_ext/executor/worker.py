@@ -104,7 +104,7 @@ class Worker:
             cohort = None
             if size > 1 and (len(part) > 1 or self.bench.records):
                 with self.watch("training"):
-                    cohort = self.bench.cohort(model, len(part), size, factored=factored)
+                    cohort = self.bench.cohort(model, len(part), size, factored=factored, tap=trainer.tap)
             together = None
             if cohort is not None and cohort.takes([self.batch_sizes(conf) for conf in part]):
                 together = self._together(trainer, cohort, part)

@@ -180,7 +180,7 @@ class Calibrate(Kind):
         conf = worker.client_config(header, WorkItem(1, model).to_json())
         trainer = worker.client_of(conf)
         samples = _random_samples(worker, 2 * conf.batch_size)
-        cohort_of = partial(worker.bench.cohort, model, factored=can_factor(header, [conf]))
+        cohort_of = partial(worker.bench.cohort, model, factored=can_factor(header, [conf]), tap=trainer.tap)
         one = cohort_of(1, 1) if trainer.in_cohorts else None
         sizes = [1]
         if one is not None:

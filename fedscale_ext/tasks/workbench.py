@@ -43,7 +43,7 @@ class Workbench:
         self._stored: dict[str, _StoredState] = {}
         self._residents: dict[ModelSpec, Resident] = {}
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
-        self._cohorts: dict[tuple[ModelSpec, bool], Cohort] = {}
+        self._cohorts: dict[tuple[ModelSpec, bool, str | None], Cohort] = {}
 
     def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
         """Store the states that came with a unit.
@@ -101,7 +101,7 @@ class Workbench:
             return [clients[begin : begin + most] for begin in range(0, len(clients), most)]
         return in_parts(clients, math.ceil(len(clients) / most))
 
-    def cohort(self, key: str, clients: int, most: int, *, factored: bool) -> Cohort | None:
+    def cohort(self, key: str, clients: int, most: int, *, factored: bool, tap: str | None = None) -> Cohort | None:
         """Return a cohort for at least ``clients`` clients, each at the model's state.
 
         Args:
@@ -110,6 +110,7 @@ class Workbench:
             most: Largest number of clients of a cohort in this job.
             factored: Whether large linear layers keep, where possible, the factors of their steps instead of weights
                 for each client.
+            tap: Name of the layer that the clients' loss may call, too; it keeps weights.
 
         Returns:
             None where the model cannot train in cohorts.
@@ -124,10 +125,11 @@ class Workbench:
         network = self._networks[spec]
         if network is None:
             return None
-        cohort = self._cohorts.get((spec, factored))
+        layout = spec, factored, tap if factored else None
+        cohort = self._cohorts.get(layout)
         if cohort is None or cohort.clients < clients:
             module = models.build(spec).to(self.device)
-            names = factorable(network, module) if factored and self.device.type == "cpu" else []
+            names = factorable(network, module, tap) if factored and self.device.type == "cpu" else []
             shape = spec["input_shape"]
             try:
                 cohort = Cohort(network, module, shape, clients, self.device, **self._layout, factored=names)
@@ -137,7 +139,7 @@ class Workbench:
                 logging.warning("a model's cohort cannot be built, its clients train one by one", exc_info=error)
                 self._networks[spec] = None
                 return None
-            self._cohorts[spec, factored] = cohort
+            self._cohorts[layout] = cohort
         cohort.restore(stored.start.state)
         return cohort
 

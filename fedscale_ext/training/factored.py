@@ -25,18 +25,19 @@ from fedscale_ext.training.sgd import Sgd
 _BLOCK = 1 << 20  # entries of the clients' summed change in memory at once
 
 
-def factorable(network: Stacked | Mapped, module: nn.Module) -> list[str]:
+def factorable(network: Stacked | Mapped, module: nn.Module, tap: str | None = None) -> list[str]:
     """Return the state names of the weights that are large enough to be worth it.
 
     Args:
         network: The stacked form of ``module``; a mapped one has none.
         module: The network of one client.
+        tap: Name of the layer that the clients' loss may call a second time in a step.
 
     """
     if isinstance(network, Mapped):
         return []
-    parameters = dict(module.named_parameters())
-    large = [name for name in network.sharable() if name in parameters and parameters[name].numel() >= LARGE]
+    parameters = dict(module.train().named_parameters())  # a network's train() may set which of them train
+    large = [name for name in network.sharable(tap) if name in parameters and parameters[name].numel() >= LARGE]
     return [name for name in large if parameters[name].requires_grad]
 
 
@@ -76,6 +77,7 @@ class FactoredWeight:
     def __init__(self) -> None:
         self._inputs = self._gradients = torch.empty(0)  # [K, R, in], [K, R, out]
         self._begun: tuple[Tensor, Coefficients] | None = None
+        self.reached = False  # whether a backward pass came to the layer in this step
 
     def begin(self, start: Tensor, sgd: Sgd, clients: int, steps: int, batch: int) -> None:
         """Start training, in reused memory.
@@ -95,6 +97,7 @@ class FactoredWeight:
             self._gradients = start.new_empty(clients, rows, start.shape[0])
         self._batch = batch
         self._begun = start, Coefficients(sgd)
+        self.reached = False
 
     @property
     def _start(self) -> Tensor:
@@ -123,6 +126,7 @@ class FactoredWeight:
     def advance(self) -> None:
         """Count the step whose forward and backward pass were the last."""
         self._coefficients.advance()
+        self.reached = False
 
     def multiplied(self, x: Tensor, *, transposed: bool) -> Tensor:
         """Return x W_t^T [K, B, out] for x [K, B, in] if ``transposed``, else x W_t [K, B, in] for x [K, B, out]."""
@@ -140,7 +144,15 @@ class FactoredWeight:
         return shared.baddbmm_(products, write)
 
     def remember(self, x: Tensor, gradient: Tensor) -> None:
-        """Store the first clients' input [K, B, in] and output gradient [K, B, out] of this step."""
+        """Store the first clients' input [K, B, in] and output gradient [K, B, out] of this step.
+
+        Raises:
+            RuntimeError: If the layer was called more than once in this step.
+
+        """
+        if self.reached:
+            raise RuntimeError("a layer whose weights are kept as factors was called twice in a step")
+        self.reached = True
         begin = (len(self._coefficients.after) - 1) * self._batch
         rows, rest = slice(begin, begin + x.shape[1]), slice(begin + x.shape[1], begin + self._batch)
         for buffer, new in ((self._inputs, x), (self._gradients, gradient)):

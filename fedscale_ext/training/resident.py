@@ -109,7 +109,7 @@ class Cohort:
         clients: Largest number of clients, K.
         device: Where they train.
         channels_last: Whether convolution weights use the channels_last memory format.
-        factored: State names of the weights to share.
+        factored: State names of the weights to share, except for those that no backward pass comes to.
 
     """
 
@@ -132,13 +132,19 @@ class Cohort:
         # steps of static shape become CUDA graphs, which cannot contain random numbers drawn on the CPU
         self.records = device.type == "cuda" and not self.draws
         self.recorded: dict[Any, RecordedStep] = {}
+        self._lay_out(module, input_shape, factored)
+        reached = [name for name, weight in self.factored.items() if weight.reached]
+        if len(reached) < len(factored):  # factors come from backward passes, and none would come to the others
+            self._lay_out(module, input_shape, reached)
+
+    def _lay_out(self, module: nn.Module, input_shape: Sequence[int], factored: Sequence[str]) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.factored = {name: FactoredWeight() for name in factored}
         state = module.state_dict()
         for name, tensor in state.items():
             if tensor.is_floating_point() and name not in self.factored:
-                memory = torch.empty(clients * tensor.numel(), dtype=tensor.dtype, device=device)
-                self.tensors[name] = _shaped(memory, (clients, *tensor.shape), channels_last)
+                memory = torch.empty(self.clients * tensor.numel(), dtype=tensor.dtype, device=self.device)
+                self.tensors[name] = _shaped(memory, (self.clients, *tensor.shape), self.channels_last)
         named = module.train().named_parameters()  # a network's train() may set which of them train
         self.trainable = [name for name, tensor in named if tensor.requires_grad and name in self.tensors]
         self.restore(state)

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from fedscale_ext import models
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.cuda_graph import recorded_clients
+from fedscale_ext.transport import wire
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,13 @@ def test_cohorts_are_equal_or_whole(clients: int, equal: list[int], recorded: li
         assert [client for part in parts for client in part] == list(group)
     steps = [recorded_clients(len(part), 32) for part in on_gpu.parts(group, 32)]
     assert sum(steps) <= sum(recorded_clients(size, 32) for size in equal)  # as few for nothing as with equal ones
+
+
+def test_a_cohort_has_no_factors_of_a_layer_that_its_clients_tap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedscale_ext.training.factored.LARGE", 1)
+    spec, bench = models.named_spec("cnn_small", (1, 8, 8), 4), Workbench(torch.device("cpu"))
+    section = wire.tensors_to_bytes(models.build(spec).state_dict())
+    bench.keep({"models": {"global": {"spec": spec.to_json(), "version": 1}}}, {"global": section})
+    for tap, names in ((None, {"linear1.weight", "linear2.weight"}), ("linear2", {"linear1.weight"})):
+        cohort = bench.cohort("global", 2, 2, factored=True, tap=tap)
+        assert cohort is not None and cohort.factored.keys() == names

@@ -159,7 +159,7 @@ def both_ways(
     confs = [conf(client, **{**changes, **settings}) for client, settings in enumerate(step_settings)]
     data = [samples(client, count, dtype) for client, count in enumerate(counts)]
     client = trainer(confs[0])
-    names = network.sharable() if factored and isinstance(network, Stacked) else []
+    names = network.sharable(trainer.tap) if factored and isinstance(network, Stacked) else []
     assert bool(names) == factored
     cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True, factored=names)
     cohort.records = records

@@ -90,6 +90,39 @@ def test_factors_of_clients_who_leave_early() -> None:
     assert both_ways(FAMILIES["cnn"], [20, 20, 20, 20], factored=True, steps=[20, 20, 7, 3]) < 1e-9
 
 
+class Tapping(MultiModelClient):
+    """Its loss calls the tapped layer, too."""
+
+    tap = "second"
+
+    def feature_losses(self, output: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        return self.losses(output, labels) + self.tapped(features.detach().flip(-1)).square().mean(-1)
+
+
+def test_a_tapped_layer_keeps_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert both_ways(Perceptron, [20, 31, 5], factored=True, trainer=Tapping) < 1e-9
+    monkeypatch.setattr(Stacked, "sharable", lambda *_: ["second.weight"])
+    with pytest.raises(RuntimeError, match="called twice"):  # rather than lose a gradient
+        both_ways(Perceptron, [20, 31, 5], factored=True, trainer=Tapping)
+
+
+class NotReached(Perceptron):
+    """No backward pass comes to the first layer, whose bias is frozen, nor to another whose output is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first.bias.requires_grad_(False)
+        self.unused = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.unused(x.flatten(1))
+        return super().forward(x)
+
+
+def test_a_layer_without_a_backward_pass_keeps_weights() -> None:
+    assert both_ways(NotReached, [20, 31, 5], factored=True) < 1e-9
+
+
 def test_layers_that_are_called_twice_or_have_no_bias_are_not_factored() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

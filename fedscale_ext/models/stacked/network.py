@@ -97,10 +97,16 @@ class Stacked(nn.Module):
             for layer in drawn:
                 layer.generators = ()
 
-    def sharable(self) -> list[str]:
-        """Return the state names of weights that clients can share: of linear layers with a bias, called once."""
+    def sharable(self, tap: str | None = None) -> list[str]:
+        """Return the state names of weights that clients can share: of linear layers with a bias, called once.
+
+        Args:
+            tap: Name of a layer that the clients' loss may call, too.
+
+        """
         names = [layer.state_name for layer in self._layers if isinstance(layer, layers.Linear) and layer.biased]
-        return [f"{name}.weight" if name else "weight" for name in names if names.count(name) == 1]
+        once = [name for name in names if names.count(name) == 1 and name != tap]
+        return [f"{name}.weight" if name else "weight" for name in once]
 
     @contextmanager
     def tapped(self, name: str) -> Iterator[Input]:
