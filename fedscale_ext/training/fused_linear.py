@@ -110,18 +110,40 @@ def counted_calls(model: nn.Module) -> Iterator[dict[nn.Linear, int]]:
             hook.remove()
 
 
+def count_further_uses(calls: dict[nn.Linear, int], loss: Tensor) -> None:
+    """Count what else than calls of its layer keeps a large weight from stepping by itself: other uses, and hooks.
+
+    Args:
+        calls: How often each large linear layer was called; counts of others' weights rise.
+        loss: The step's loss, before its backward pass.
+
+    """
+    uses = dict.fromkeys([id(layer.weight) for layer in calls], 0)
+    seen, waiting = set(), [loss.grad_fn]
+    while waiting:
+        for following, _ in () if (node := waiting.pop()) is None else node.next_functions:
+            weight = id(getattr(following, "variable", None))  # only the nodes of a graph's leaves have one
+            if weight in uses:
+                uses[weight] += 1
+            elif following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    for layer in calls:
+        calls[layer] += uses[id(layer.weight)] > 1 or bool(layer.weight._backward_hooks)
+
+
 def split(
     parameters: list[Tensor], steps: Steps, calls: dict[nn.Linear, int]
 ) -> tuple[list[Tensor], Steps, dict[nn.Linear, FusedWeight]]:
     """Split the parameters into those that step together and the layers whose weights step by themselves.
 
-    A layer steps by itself if it is called once in a step, and if gradients are not clipped, since clipping needs the
-    norm of all gradients first.
+    A layer steps by itself if it is called once in a step, its weight has no other use and no hook, and gradients are
+    not clipped, since clipping needs the norm of all gradients first.
 
     Args:
         parameters: All trained parameters.
         steps: Their optimizer.
-        calls: How often each large linear layer is called in a step.
+        calls: How often each large linear layer is called in a step, or more (:func:`count_further_uses`).
 
     Returns:
         The parameters that step together, their optimizer, and the other layers with their weights.

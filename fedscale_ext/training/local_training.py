@@ -16,7 +16,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.models.dropout import drawing
 from fedscale_ext.models.final_layer import input_of
 from fedscale_ext.training.cohort import dropout_generator, train_together
-from fedscale_ext.training.fused_linear import FusedWeight, counted_calls, fused, split
+from fedscale_ext.training.fused_linear import FusedWeight, count_further_uses, counted_calls, fused, split
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
@@ -176,7 +176,9 @@ class MultiModelClient(TorchClient):
         named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
         parameters: list[Tensor] = [parameter for _, parameter in named]
 
-        def backward(x: Tensor, y: Tensor, unused: bool = False) -> tuple[Tensor, list[Tensor | None]]:
+        def backward(
+            x: Tensor, y: Tensor, calls: dict[nn.Linear, int] | None = None
+        ) -> tuple[Tensor, list[Tensor | None]]:
             if self.tap is None:
                 loss = self.losses(self.output(model, x, client_data, conf), y)
             else:
@@ -184,12 +186,14 @@ class MultiModelClient(TorchClient):
                 with input_of(self.tapped) as last:
                     output = self.output(model, x, client_data, conf)
                 loss = self.feature_losses(output, last.deepest(2).to(x.dtype), y)
-            return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=unused))
+            if calls:
+                count_further_uses(calls, loss)
+            return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=calls is not None))
 
         generator = dropout_generator(conf)
-        # the first step tells which parameters the network uses, and how often it calls its large layers
+        # the first step tells which parameters the network uses, and how often those of its large layers
         with drawing(model, generator), counted_calls(model) as calls:
-            loss, gradients = backward(*next(seen), unused=True)
+            loss, gradients = backward(*next(seen), calls)
         used = [pair for pair, gradient in zip(named, gradients, strict=True) if gradient is not None]
         parameters = [parameter for _, parameter in used]
         names = [name for name, _ in used]

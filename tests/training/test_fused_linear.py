@@ -24,11 +24,15 @@ class Net(nn.Module):
         if odd == "shared weight":
             self.again = nn.Linear(30, 30, bias=False)
             self.again.weight = self.b.weight
+        if odd == "hook":
+            self.b.weight.register_hook(lambda gradient: gradient / 2)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.b(torch.relu(self.a(x)))
         if self.odd == "called twice":
             x = self.b(x)
+        if self.odd == "weight used again":
+            x = x @ self.b.weight
         if self.odd == "shared weight":
             x = self.again(x)
         return self.c(torch.relu(x))
@@ -80,7 +84,7 @@ def test_with_clipping_no_layer_steps_by_itself(monkeypatch: pytest.MonkeyPatch)
     assert int(trained(monkeypatch, 1, clip_norm=0.1)["stepped"]) == 0
 
 
-@pytest.mark.parametrize("odd", ["called twice", "shared weight", "first without bias"])
+@pytest.mark.parametrize("odd", ["called twice", "shared weight", "weight used again", "hook", "first without bias"])
 def test_a_layer_that_cannot_step_by_itself_steps_as_others_do(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
     fused, plain = trained(monkeypatch, 1, odd), trained(monkeypatch, 10**9, odd)
     assert int(fused.pop("stepped")) == 2 * 19
