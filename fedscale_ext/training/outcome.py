@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.local_steps import trained_on
 
 
 def moving_loss(losses: list[float], first_epoch: int, decay: float) -> float:
@@ -23,7 +24,7 @@ def result(conf: ClientConfig, samples: int, losses: Sequence[Tensor]) -> dict[s
 
     Args:
         conf: The client's settings.
-        samples: Number of the client's samples.
+        samples: Number of the client's samples, with those that it holds out.
         losses: Losses [B] of each step's samples.
 
     Returns:
@@ -40,6 +41,7 @@ def result(conf: ClientConfig, samples: int, losses: Sequence[Tensor]) -> dict[s
     means = (padded.sum(1) / padded.new_tensor(sizes)).tolist()
     if not all(map(math.isfinite, means)):
         raise FloatingPointError(f"the loss is not finite from step {list(map(math.isfinite, means)).index(False)}")
+    samples = trained_on(samples, conf.held_out)
     first_epoch = len(means) // conf.local_epochs if conf.local_epochs else max(1, samples // conf.batch_size)
     unique = min(samples, conf.local_steps * conf.batch_size)
     return {

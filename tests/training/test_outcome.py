@@ -16,3 +16,10 @@ def test_the_utility_is_of_the_losses_of_all_steps() -> None:
     assert result(conf, 5, losses)["utility"] == pytest.approx(5 * math.sqrt((9 + 1 + 4 + 4 + 0.25) / 5))
     few = client_settings(local_steps=2, batch_size=2)  # which see four of a hundred samples
     assert result(few, 100, losses[:2])["utility"] == pytest.approx(4 * math.sqrt(18 / 4))
+
+
+def test_samples_that_a_client_holds_out_are_not_seen() -> None:
+    losses = [torch.full((10,), float(step)) for step in range(1, 21)]
+    half = client_settings(local_steps=20, batch_size=10, held_out=0.5)
+    full = client_settings(local_steps=20, batch_size=10)
+    assert result(half, 100, losses) == result(full, 50, losses)
