@@ -97,6 +97,8 @@ class AdamSteps:
         torch._foreach_mul_(self.square, adam.beta2)
         torch._foreach_addcmul_(self.square, gradients, gradients, value=1.0 - adam.beta2)
         self.taken += 1
+        if not adam.lr:  # by which a schedule may end; no parameter moves
+            return
         spread = (1.0 - adam.beta2**self.taken) ** 0.5
         size = (1.0 - adam.beta1**self.taken) / -adam.lr
         below = list(torch._foreach_sqrt(self.square))  # becomes (sqrt(v') + eps) times the factor from -lr m' to m

@@ -56,6 +56,12 @@ def test_the_prox_term_and_clipping_come_before_the_moments() -> None:
     assert torch.allclose(steps.mean[0], 0.1 * pulled, atol=1e-12)
 
 
+def test_nothing_moves_at_a_rate_of_zero() -> None:
+    parameter = torch.ones(2)
+    Adam(0.0, 0.9, 0.999, 1e-8, 0.01, 0.0, None).begin([parameter]).step([parameter], [torch.ones(2)])
+    assert torch.equal(parameter, torch.ones(2))
+
+
 @pytest.mark.parametrize(
     ("family", "settings"), [("cnn", ADAM), ("resnet", ADAM), ("vit", NOT_OF_ROUNDING), ("odd", ADAM)]
 )
