@@ -28,7 +28,7 @@ def guided(job: JobContext) -> "Guided | None":
 
 
 class Guided:
-    """Oort (:mod:`fedscale_ext.population.oort`): a client's utility is FedScale's, with each update.
+    """Oort (:mod:`fedscale_ext.population.oort`): a client's utility comes with each update.
 
     Of a client with several models it is their mean. Until a client has trained, its round is taken to last as long as
     with the largest model of the first pool that its device affords.

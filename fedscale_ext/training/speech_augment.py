@@ -32,7 +32,7 @@ class SpeechAugmentation:
     """Random shifts and background noise of speech features.
 
     Attributes:
-        noise: Features of background noise [m, 1, H, W], normalised; m may be 0.
+        noise: Features of background noise [m, 1, H, W], before normalisation; m may be 0.
         mean: Mean of the features before normalisation.
         std: Their standard deviation.
         mfcc: Whether features are cepstra [40, 51] of (coefficient, time) instead of log-mel [49, 40] of (time, band).

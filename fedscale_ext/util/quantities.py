@@ -2,7 +2,7 @@
 
 
 def quantity(value: float) -> str:
-    """Write a number with three digits and an SI letter: 2.51 M, 1.20 P."""
+    """Write a number with three digits and an SI letter: 2.51 M, 1.2 P."""
     value = float(f"{value:.3g}")  # first, so that 999,900 is 1 M and not 1e+03 k
     for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
