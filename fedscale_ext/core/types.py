@@ -158,8 +158,8 @@ class Update:
 
     ``samples`` is the client's number of training samples (the weight in FedAvg), ``trained`` the
     number of samples that its steps saw, ``loss`` FedScale's moving training loss (EMA 0.2 over
-    the first epoch), ``utility`` Oort's statistical utility (:func:`fedscale_ext.training.outcome.result`), ``norm`` that
-    of the change of its parameters, before any was dropped, where the job asks for it.
+    the first epoch), ``utility`` Oort's (:func:`fedscale_ext.training.outcome.result`), ``norm`` that of the change of
+    its parameters, before any was dropped, where the job asks for it.
     """
 
     item: WorkItem

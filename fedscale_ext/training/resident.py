@@ -30,17 +30,19 @@ class Start:
     """An initial state in a resident's memory order.
 
     Attributes:
-        flat: All floating entries of ``state`` [n]; None if ``state`` lacks some tensors.
+        flat: All floating entries of ``state``, [n] of each dtype; None if ``state`` lacks some tensors.
         state: The tensors by name.
 
     """
 
-    flat: Tensor | None
+    flat: dict[torch.dtype, Tensor] | None
     state: State
 
 
 class Resident:
     """A module whose floating parameters and buffers are views of one vector, so that a client starts by one copy.
+
+    There is a vector for each dtype. Buffers outside the state begin with each client as they were built.
 
     Args:
         module: The network.
@@ -51,47 +53,71 @@ class Resident:
     """
 
     def __init__(self, module: nn.Module, device: torch.device, *, channels_last: bool) -> None:
-        self.module = module.to(device)
+        self.module, self._device = module.to(device), device
         guard(self.module)
         tensors = module.state_dict(keep_vars=True)
         self.floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
         self.integers = {name: tensor for name, tensor in tensors.items() if name not in self.floating}
-        first = next(iter(self.floating.values()))
-        self.flat = torch.empty(sum(map(torch.numel, self.floating.values())), dtype=first.dtype, device=device)
         self._channels_last = channels_last
-        for tensor, view in zip(self.floating.values(), self._views(self.flat), strict=True):
+        self._flat = self._empty()
+        for name, view in self._views(self._flat).items():
+            tensor = self.floating[name]
             view.copy_(tensor.detach())
             tensor.data = view
+        self._buffers = [
+            (part._buffers, name, tensor, _outside_the_state(part, name, tensor))
+            for part in module.modules()
+            for name, tensor in part._buffers.items()
+        ]
 
     def start(self, state: State) -> Start:
         """Prepare ``state``, of all tensors or some and on any device, to be restored any number of times."""
         if len(state) < len(self.floating) + len(self.integers):
-            return Start(None, {name: tensor.to(self.flat.device) for name, tensor in state.items()})
-        flat = torch.empty_like(self.flat)
-        floating = dict(zip(self.floating, self._views(flat), strict=True))
+            return Start(None, {name: tensor.to(self._device) for name, tensor in state.items()})
+        flat = self._empty()
+        floating = self._views(flat)
         for name, view in floating.items():
             view.copy_(state[name])
-        here = {name: floating[name] if name in floating else state[name].to(flat.device) for name in state}
+        here = {name: floating[name] if name in floating else state[name].to(self._device) for name in state}
         return Start(flat, here)
 
     def restore(self, start: Start) -> None:
         """Overwrite the module's tensors with those of ``start``."""
+        for buffers, name, buffer, built in self._buffers:
+            buffers[name] = buffer  # the network's code may have set another one
+            if buffer is not None and built is not None:
+                buffer.copy_(built)
         if start.flat is None:
             floating = [name for name in start.state if name in self.floating]
             with torch.no_grad():
                 torch._foreach_copy_([self.floating[name] for name in floating], [start.state[n] for n in floating])
         else:
-            self.flat.copy_(start.flat)
+            for dtype, flat in start.flat.items():
+                self._flat[dtype].copy_(flat)
         for name, tensor in self.integers.items():
             if name in start.state:
                 tensor.copy_(start.state[name])
 
-    def _views(self, flat: Tensor) -> list[Tensor]:
-        views, begin = [], 0
+    def _empty(self) -> dict[torch.dtype, Tensor]:
+        """Return memory for the floating tensors, a vector of each dtype."""
+        entries: dict[torch.dtype, int] = {}
         for tensor in self.floating.values():
-            views.append(_shaped(flat[begin : begin + tensor.numel()], tensor.shape, self._channels_last))
-            begin += tensor.numel()
+            entries[tensor.dtype] = entries.get(tensor.dtype, 0) + tensor.numel()
+        return {dtype: torch.empty(count, dtype=dtype, device=self._device) for dtype, count in entries.items()}
+
+    def _views(self, flat: dict[torch.dtype, Tensor]) -> dict[str, Tensor]:
+        """Return the floating tensors by name, as views of ``flat``."""
+        views, begins = {}, dict.fromkeys(flat, 0)
+        for name, tensor in self.floating.items():
+            begin = begins[tensor.dtype]
+            begins[tensor.dtype] = end = begin + tensor.numel()
+            views[name] = _shaped(flat[tensor.dtype][begin:end], tensor.shape, self._channels_last)
         return views
+
+
+def _outside_the_state(part: nn.Module, name: str, buffer: Tensor | None) -> Tensor | None:
+    """Return a copy of a buffer that the module's state does not have, None for another."""
+    return None if buffer is None or name not in part._non_persistent_buffers_set else buffer.clone()
 
 
 class Cohort:
@@ -253,7 +279,7 @@ class Cohort:
 def _shaped(memory: Tensor, shape: Sequence[int], channels_last: bool) -> Tensor:
     """View a vector in ``shape``, with its last three axes (C, H, W) in channels_last order if ``channels_last``."""
     if not channels_last or len(shape) < 4:
-        return memory.view(*shape)
+        return memory.view(torch.Size(shape))  # of a single number, too
     *outer, channels, height, width = shape
     return memory.view(*outer, height, width, channels).movedim(-1, -3)
 

@@ -229,6 +229,18 @@ class Average(Small):
         self.norm.momentum = None  # the mean of all steps' statistics
 
 
+class Counting(Small):
+    """Sets another buffer in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count = self.count + 1
+        return super().forward(x)
+
+
 def hooked(register: Callable[[Small], object]) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         module = Small()
@@ -249,6 +261,7 @@ def test_a_network_that_casts_to_float32_trains_in_cohorts() -> None:
 UNUSUAL: dict[str, tuple[Callable[[], nn.Module], type | None]] = {
     "a frozen BatchNorm": (Frozen, None),  # a cohort would count its steps
     "no gradient": (WithoutGradient, Mapped),
+    "a new buffer": (Counting, None),  # which a cohort would leave as it was
     "a keyword": (Keyword, Mapped),
     "a tensor by keyword": (Gated, Mapped),
     "a mean of all steps": (Average, None),

@@ -54,7 +54,8 @@ def computes_alike(network: "Stacked | Mapped", module: nn.Module, input_shape: 
     for client, start in enumerate(starts):
         alone.append(_alone(module, trainable, start, x[:, client], client))
         counted = {name: start[name] + name.endswith(STEPS) for name in start if not start[name].is_floating_point()}
-        if any(not torch.equal(tensors[name], count) for name, count in counted.items()):
+        after = module.state_dict()
+        if any(not torch.equal(after[name], count) for name, count in counted.items()):
             return False  # a cohort counts the steps of all layers
     return all(_alike(one, other) for one, other in zip(alone, together, strict=True))
 
@@ -77,7 +78,8 @@ def _alone(module: nn.Module, trainable: list[str], start: State, x: Tensor, cli
     with drawing(module, torch.Generator().manual_seed(client)):
         output = module(x)
     gradients = torch.autograd.grad(_loss(output), [tensors[name] for name in trainable], allow_unused=True)
-    others = [tensor.detach().clone() for name, tensor in tensors.items() if _is_other(name, tensor, trainable)]
+    after = module.state_dict()  # the network's code may have set another buffer
+    others = [tensor.clone() for name, tensor in after.items() if _is_other(name, tensor, trainable)]
     return _Step(output.detach(), list(gradients), others)
 
 
