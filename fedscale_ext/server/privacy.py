@@ -66,6 +66,11 @@ def check_options(config: JobConfig, method: type[MethodTraits]) -> bool:
             raise UserError(f"{what} tells of clients' data what {_SWITCH} does not shield; set bn_statistics: running")
         if asked:
             raise UserError(f"{what} tells of clients' data what {_SWITCH} does not shield; remove one of them")
+    if job.augment == "speech":
+        raise UserError(
+            f"augment: speech mixes clients' samples with other clients' silence, which {_SWITCH} does not shield; "
+            f"set augment: none, or remove {_SWITCH}"
+        )
     if job.dp_accounting == "sampling":
         instead = "set dp_accounting: participation, which counts the rounds that a client was in"
         if args.device_avail_file is not None:

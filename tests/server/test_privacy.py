@@ -281,6 +281,7 @@ class SeesStates(FedAvgAggregator):
     [
         ({"dp_clip_norm": 2.0}, FedAvgAggregator, "dp_clip_norm needs differential privacy: set dp_noise_multiplier"),
         (NOISE, SeesStates, "takes each client's model as it is"),
+        ({**NOISE, "augment": "speech"}, FedAvgAggregator, "mixes clients' samples with other clients' silence"),
         ({**NOISE, "device_avail_file": "resampled"}, FedAvgAggregator, "set dp_accounting: participation"),
         ({**NOISE, "overcommitment": 1.3}, FedAvgAggregator, "set overcommitment: 1.0"),
     ],
