@@ -115,14 +115,13 @@ def _damaged(path: Path, error: Exception) -> UserError:
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors on the CPU, contiguous; those that share memory (tied weights) copied, which safetensors refuses."""
-    result, seen = {}, set()
-    for name, tensor in tensors.items():
-        on_cpu = tensor.detach().cpu().contiguous()
-        memory = on_cpu.untyped_storage().data_ptr()
-        result[name] = (
-            on_cpu.clone() if memory in seen or on_cpu.untyped_storage().nbytes() != on_cpu.nbytes else on_cpu
-        )
-        seen.add(memory)
+    result = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    end = 0
+    for name, tensor in sorted(result.items(), key=lambda item: item[1].data_ptr()):
+        begin = tensor.data_ptr()
+        if begin < end:
+            result[name] = tensor.clone()
+        end = max(end, begin + tensor.nbytes)
     return result
 
 

@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError
 
 from fedscale_ext.core.types import State
+from fedscale_ext.metrics.files import in_memory
 
 _MAGIC = b"FSX"
 VERSION = b"1"  # of this format: one byte
@@ -43,8 +44,8 @@ class WireError(Exception):
 
 
 def tensors_to_bytes(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    """Serialise CPU tensors to a section: their names, dtypes, shapes and raw values."""
-    return safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
+    """Serialise tensors to a section: their names, dtypes, shapes and raw values. They may share memory."""
+    return in_memory(tensors)
 
 
 def bytes_to_tensors(section: Section) -> State:

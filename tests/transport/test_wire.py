@@ -81,6 +81,13 @@ def test_headers_that_lie_are_refused(header: bytes) -> None:
         wire.unpack(HEAD + struct.pack("<I", len(header)) + header)
 
 
+def test_tensors_that_share_memory_travel_whole() -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    for tensors in ({"base": base, "tied": base, "row": base[1]}, {"row": base[1], "other": base[2]}):
+        back = wire.bytes_to_tensors(wire.tensors_to_bytes(tensors))
+        assert back.keys() == tensors.keys() and all(torch.equal(back[name], tensors[name]) for name in tensors)
+
+
 def test_text_does_not_count_as_nesting_or_values() -> None:
     text = '[{"' * 500_000 + "\\\\" + '\\"' + '"' + ",:" * 500_000
     for header in ({"a": text}, {text: [[1, {"b": text[::-1]}]]}):
