@@ -278,10 +278,14 @@ class CohortStep:
 def _recorded_step(
     client: "MultiModelClient", cohort: Cohort, mask: Tensor, x: Tensor, precision: str, optimizer: Optimizer
 ) -> cuda_graph.RecordedStep:
-    """Return the recording of a step on samples like ``x`` [n, C, H, W]; made once, it is kept with the cohort."""
+    """Return the recording of a step on samples like ``x`` [n, C, H, W]; made once, it is kept with the cohort.
+
+    Recordings of another learning rate are dropped: a job's rate falls, and each of them holds memory of the GPU.
+    """
     key = type(client), client.loss_key, tuple(mask.shape), x.shape[1:], precision, optimizer
     step = cohort.recorded.get(key)
     if step is None:
+        cohort.recorded = {each: old for each, old in cohort.recorded.items() if each[-1].lr == optimizer.lr}
         plain = CohortStep(client, cohort, mask, precision, optimizer)
         empty = x.new_zeros(*mask.shape, *x.shape[1:]), torch.zeros_like(mask, dtype=torch.int64)
         step = cohort.recorded[key] = cuda_graph.RecordedStep(plain, *empty)

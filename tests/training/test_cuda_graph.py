@@ -74,6 +74,23 @@ def test_few_sizes_of_cohorts_are_recorded_and_clients_stay_what_they_are_alone(
     assert sorted(recording.clients for recording in cohort.recorded.values()) == [1, 2, 4, 6]
 
 
+@pytest.mark.usefixtures("recordings")
+def test_only_recordings_of_the_present_rate_are_kept() -> None:
+    module = FAMILIES["cnn"]()
+    network = stacked(FAMILIES["cnn"](), SHAPE)
+    assert network is not None
+    cohort = Cohort(network, module, SHAPE, 2, CPU, channels_last=True)
+    cohort.records = True
+    kept = []
+    for rate, count in ((0.1, 1), (0.1, 2), (0.05, 2), (0.05, 1), (0.05, 2)):
+        confs = [conf(client, learning_rate=rate) for client in range(count)]
+        cohort.restore(module.state_dict())
+        data = [samples(client, 20, torch.float32) for client in range(count)]
+        MultiModelClient(confs[0]).train_cohort(data, cohort, confs)
+        kept.append(len(cohort.recorded))
+    assert kept == [1, 2, 1, 2, 2]
+
+
 def test_a_dropped_cohort_with_recorded_steps_frees_its_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(wait_stream=lambda other: None)
     graph = SimpleNamespace(replay=lambda: None)
