@@ -1,5 +1,6 @@
 """Clients trained side by side equal clients trained one after another."""
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -88,6 +89,17 @@ def test_factors_of_a_linear_layer_equal_its_weights(
 
 def test_factors_of_clients_who_leave_early() -> None:
     assert both_ways(FAMILIES["cnn"], [20, 20, 20, 20], factored=True, steps=[20, 20, 7, 3]) < 1e-9
+
+
+def test_a_single_value_per_channel_is_an_error_as_it_is_alone() -> None:
+    deep = nn.Sequential(nn.Conv2d(1, 4, 8), nn.BatchNorm2d(4), nn.Flatten(1), nn.Linear(4, 4))
+    network = stacked(copy.deepcopy(deep), SHAPE)
+    assert isinstance(network, Stacked)
+    cohort, confs = Cohort(network, deep, SHAPE, 2, CPU, channels_last=True), [conf(0), conf(1)]
+    for counts in ((20, 1), (1, 1)):
+        data = [samples(client, count, torch.float32) for client, count in enumerate(counts)]
+        with pytest.raises(ValueError, match="more than 1 value per channel"):
+            MultiModelClient(confs[0]).train_cohort(data, cohort, confs)
 
 
 class Tapping(MultiModelClient):

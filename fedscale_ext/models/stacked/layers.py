@@ -106,7 +106,7 @@ class BatchNorm(Layer):
     """A BatchNorm2d per client on maps.
 
     Statistics are per channel, so that it is one BatchNorm of K * C channels. They leave out padded rows, which clients
-    have whose batch is smaller than the cohort's.
+    have whose batch is smaller than the cohort's. As in torch, a client with a single value per channel is an error.
     """
 
     tensors = ("weight", "bias", "running_mean", "running_var")
@@ -131,6 +131,8 @@ class BatchNorm(Layer):
         channels, area = x.shape[1] // self.clients, x.shape[2] * x.shape[3]
         is_sample = self.mask.to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]  # [B, K * C, 1, 1]
         count = is_sample.sum((0, 2, 3)) * area  # [K * C]
+        if area == 1 and bool((count == 1).any()):
+            raise ValueError("expected more than 1 value per channel in training: a client's batch is 1 sample of 1x1")
         # torch.where, not a product: padded rows may have any value
         centre = torch.where(is_sample > 0, x, 0).sum((0, 2, 3)) / count  # [K * C]
         offset = torch.where(is_sample > 0, x - centre[:, None, None], 0)  # [B, K * C, H, W]
