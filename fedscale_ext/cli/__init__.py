@@ -1,5 +1,6 @@
 """The ``fedscale`` command. Heavy packages are imported inside its commands, so that it starts fast."""
 
+import errno
 import os
 import sys
 import traceback
@@ -7,8 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.util import full_disk
+
+# what is wrong with a path that a person gave, rather than with this program
+_OF_A_PATH = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
+}  # fmt: skip
+_SHOWN = 200  # characters of a file's name
 
 
 def main() -> None:
@@ -32,6 +39,10 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, OSError) and full_disk.is_full(error):
             print(f"fedscale: {_full_disk(error)}", file=sys.stderr)
+            sys.exit(2)
+        if isinstance(error, OSError) and error.errno in _OF_A_PATH and error.filename is not None:
+            name = one_line(os.fsdecode(error.filename), _SHOWN)
+            print(f"fedscale: {name} cannot be read or written: {error.strerror}", file=sys.stderr)
             sys.exit(2)
         print(
             f"fedscale: unexpected {type(error).__name__}: {_first_line(error)}; {_keep_traceback()}", file=sys.stderr

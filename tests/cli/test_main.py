@@ -197,3 +197,26 @@ def test_a_full_disk_is_one_sentence(state, monkeypatch, capsys, file, advice):
         cli.main()
     said = f"fedscale: the disk takes no more: {path} cannot be written (No space left on device); make room{advice}\n"
     assert (end.value.code, capsys.readouterr().err) == (2, said)
+
+
+def test_a_name_that_is_too_long_is_one_sentence(call):
+    name = "n" * 300
+    said = f"fedscale: {name[:199]}… cannot be read or written: File name too long\n"
+    assert call("dataset", "verify", name) == (2, "", said)
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 2), (errno.EROFS, 2), (errno.EIO, 1)])
+def test_a_path_that_one_may_not_enter_is_one_sentence(state, monkeypatch, capsys, number, code):
+    from fedscale_ext import cli
+    from fedscale_ext.driver import jobs
+
+    def fail() -> list[str]:
+        raise OSError(number, os.strerror(number), "locked/a.yml")
+
+    monkeypatch.setattr(jobs, "names", fail)
+    monkeypatch.setattr(sys, "argv", ["fedscale", "driver", "status"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == code
+    said = f"fedscale: locked/a.yml cannot be read or written: {os.strerror(number)}\n"
+    assert (capsys.readouterr().err == said, (state / "error.log").exists()) == (code == 2, code == 1)
