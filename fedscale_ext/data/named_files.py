@@ -5,6 +5,7 @@ samples have a digest of their own (data/store.py).
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def _folder_digest(folder: Path) -> str:
     """Sha256 of the names and digests of all files in a data folder but those of its cache, which come from them."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and CACHE not in path.parts)
     return hashlib.sha256(
-        b"".join(f"{path.relative_to(folder)}\0{_sha256(path)}\n".encode() for path in paths)
+        b"".join(os.fsencode(path.relative_to(folder)) + f"\0{_sha256(path)}\n".encode() for path in paths)
     ).hexdigest()
 
 

@@ -23,12 +23,15 @@ _ZEROS = "0" * 64
 
 
 def write_atomic(path: Path, *parts: bytes | memoryview | str) -> None:
-    """Write the parts, one after the other, to a temporary name beside ``path``, fsync and rename; makes the folder."""
+    """Write the parts, one after the other, to a temporary name beside ``path``, fsync and rename; makes the folder.
+
+    A file's name in a text may not be UTF-8: what cannot be written stands as its escape.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.writelines(part.encode() if isinstance(part, str) else part for part in parts)
+            file.writelines(part.encode(errors="backslashreplace") if isinstance(part, str) else part for part in parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

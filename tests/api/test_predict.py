@@ -1,6 +1,7 @@
 """New samples are predicted by the model that a job serves a client, as the job's last test predicted."""
 
 import csv
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,16 @@ def test_the_command_prints_or_writes_csv(job: LoadedJob, tmp_path: Path, call: 
     assert [row["name"] for row in rows] == ["0", "1"] and 0 < float(rows[0]["probability"]) <= 1
     code, report, _ = call(*words, "--out", str(tmp_path / "a" / "p.csv"))
     assert code == 0 and "2 samples" in report and (tmp_path / "a" / "p.csv").read_text() == out
+
+
+def test_a_name_that_is_not_utf_8_is_written_with_an_escape(job: LoadedJob, tmp_path: Path, call: Any) -> None:
+    assert job.clients is not None and job.clients.names
+    (tmp_path / "pictures").mkdir()
+    write_png(tmp_path / "pictures" / os.fsdecode(b"p\xe9.png"), np.zeros((1, 28, 28), np.uint8))
+    out = tmp_path / "p.csv"
+    words = ["predict", str(job.folder), str(tmp_path / "pictures"), "--client", job.clients.names[0]]
+    assert call(*words, "--out", str(out))[0] == 0
+    assert out.read_text().splitlines()[1].startswith("p\\udce9.png,")
 
 
 def test_what_prediction_changes_in_samples_and_finds_odd_is_noted(job: LoadedJob, tmp_path: Path, call: Any) -> None:

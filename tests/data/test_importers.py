@@ -1,6 +1,7 @@
 import csv
 import fcntl
 import json
+import os
 import sys
 
 import numpy as np
@@ -362,6 +363,15 @@ def test_folders_of_clients_and_labels(tmp_path):
     broken.write_bytes(b"\x89PNG")
     with pytest.raises(UserError, match=r"3\.png cannot be decoded"):
         import_folder(tmp_path / "tree", tmp_path / "q", "femnist")
+
+
+@pytest.mark.parametrize("name", [b"cl\xe9/p.png", b"a/p\xe9.png"])
+def test_names_that_are_not_utf_8_are_refused(tmp_path, name):
+    path = tmp_path / "tree" / "w0" / os.fsdecode(name)
+    path.parent.mkdir(parents=True)
+    Image.fromarray(X[0]).save(path)
+    with pytest.raises(UserError, match=r"tree/w0/.*\\udce9.*' is not UTF-8: rename it"):
+        import_folder(tmp_path / "tree", tmp_path / "out", "own")
 
 
 def test_real_writers_give_twelve_test_samples_each(shared_data, tmp_path):

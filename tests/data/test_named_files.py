@@ -1,6 +1,7 @@
 """Digests of the files that settings name."""
 
 import hashlib
+import os
 
 import pytest
 
@@ -58,6 +59,8 @@ def test_the_folder_of_public_data_is_digested_with_all_its_files_but_the_cache(
     assert digest() != first
     samples.write_text("pixels")
     assert digest() == first
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("a name that is not UTF-8")
+    assert digest() != first
     mapping.rename(mapping.with_name("test.csv"))
     assert digest() != first
 

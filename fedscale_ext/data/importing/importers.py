@@ -53,7 +53,8 @@ _DATASETS = DatasetsOptions()
 
 
 def fingerprint(source: Path, files: Sequence[Path] | None = None) -> str:
-    """sha256 over the names and bytes of a file or of all files below a folder, or of ``files``."""
+    """sha256 over the names and bytes of a file or of all files below a folder, or of ``files``; UserError for a name
+    that is not UTF-8, which the data folder cannot repeat."""
     digest = hashlib.sha256()
     if files is None and source.is_file():
         files = [source]
@@ -61,7 +62,10 @@ def fingerprint(source: Path, files: Sequence[Path] | None = None) -> str:
         files = sorted(path for path in source.rglob("*") if path.is_file() and FOLDER not in path.parts)
     for path in files:
         name = path.relative_to(source.parent) if path.is_relative_to(source.parent) else path.name
-        digest.update(f"{name}\n{path.stat().st_size}\n".encode())
+        try:
+            digest.update(f"{name}\n{path.stat().st_size}\n".encode())
+        except UnicodeEncodeError:
+            raise UserError(f"the name of the file {str(name)!r} is not UTF-8: rename it") from None
         with open(path, "rb") as file:
             while block := file.read(1 << 22):
                 digest.update(block)
