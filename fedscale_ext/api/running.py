@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -78,9 +79,8 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
             summary = run_in_process(config, _after_note(idle, display, emit))
     except KeyboardInterrupt:
         if has_results(job.log_dir, job.started):
-            display.notice(
-                f"job {name} is done, results are in {job.log_dir}; `fedscale report {job.log_dir}` draws it"
-            )
+            command = f"fedscale report {shlex.quote(str(job.log_dir))}"
+            display.notice(f"job {name} is done, results are in {job.log_dir}; `{command}` draws it")
         else:
             again = f"resume=True, time_stamp={stamp!r} among its arguments"
             display.notice(f"job {name} was stopped; {again} continues it from its last checkpoint")

@@ -1,5 +1,6 @@
 """``fedscale config``: the presets of methods and data sets, and the configurations that they compose."""
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -91,4 +92,4 @@ def show(
         raise UserError(f"{out} exists; name a new file") from None
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from None
-    print(f"wrote {out}; start it with: fedscale driver start {out}")
+    print(f"wrote {out}; start it with: fedscale driver start {shlex.quote(str(out))}")

@@ -119,16 +119,17 @@ def test_a_run_is_resumed_with_the_settings_that_it_was_started_with(
 
 
 def test_an_interrupt_when_the_results_are_written_says_that_the_job_is_done(
-    job_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     def interrupted(folder: Path) -> Path:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedscale_ext.server.records.plot_job", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        fedscale_ext.run(job_file, rounds=1)
-    (summary,) = job_file.parent.glob("logs/tiny/*/summary.json")
-    assert f"job tiny is done, results are in {summary.parent}; `fedscale report" in capfd.readouterr().err
+        fedscale_ext.run(job_file, rounds=1, log_path=str(tmp_path / "my logs"))
+    (summary,) = tmp_path.glob("my logs/logs/tiny/*/summary.json")
+    said = f"job tiny is done, results are in {summary.parent}; `fedscale report '{summary.parent}'` draws it"
+    assert said in capfd.readouterr().err
 
 
 def test_processes_give_the_same_result(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -45,6 +45,8 @@ def test_show_prints_the_file_or_writes_it(call, folder: Path) -> None:
     assert call("config", "show", "heterofl", "--on", "speech", "-o", "job.yml")[0] == 0
     assert (folder / "job.yml").read_text(encoding="utf-8") == out
     assert load_config("job.yml").echo() == load_config("heterofl --on speech").echo()
+    out = call("config", "show", "heterofl", "--on", "speech", "-o", "my job.yml")[1]
+    assert out == "wrote my job.yml; start it with: fedscale driver start 'my job.yml'\n"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A data folder that is in FedScale's layout already, as a source: to give its samples other clients."""
 
+import shlex
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,8 @@ class LayoutSource(Source):
         names = [part.label_names for part, _ in parts]
         if wrong := contradictions(names, self._labels):
             more = f", and {len(wrong) - 1} more such names" if len(wrong) > 1 else ""
-            raise UserError(f"{wrong[0]}{more}; `fedscale dataset verify {self.path}` shows them")
+            command = f"fedscale dataset verify {shlex.quote(str(self.path))}"
+            raise UserError(f"{wrong[0]}{more}; `{command}` shows them")
         self._labels = self._labels or names_by_label(names)
         self._outline((part.labels, is_test) for part, is_test in parts)
         for part, is_test in parts:
