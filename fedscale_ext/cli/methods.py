@@ -137,7 +137,8 @@ def _weakest_model(log_dir: Path, summary: dict[str, Any]) -> str | None:
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits and underscores.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="DIR", help="New folder to write.", show_default="NAME")
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="New or empty folder to write.", show_default="NAME"),
     ] = None,
     kind: Annotated[
         Kind,

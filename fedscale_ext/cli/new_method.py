@@ -5,6 +5,7 @@ go into the common one.
 """
 
 import keyword
+import os
 import re
 import shutil
 import sys
@@ -52,13 +53,20 @@ def write_skeleton(name: str, out: Path, kind: Kind = Kind.AVERAGING) -> list[Pa
     try:
         if out.exists() and not (out.is_dir() and not any(out.iterdir())):
             raise UserError(f"{out} is there already and nothing of it is replaced; name another folder with -o")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside = new_folder(out.parent, f".{out.name}-")
+        target = Path(os.path.realpath(out))  # "." has no name, and a link cannot be replaced by a folder
+        inside = target.is_dir()  # somebody may work in it, so that it is filled rather than replaced
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = new_folder(target if inside else target.parent, f".{target.name}-")
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}; name another folder with -o") from None
     try:
         files = [_write(aside, path, text, name) for path, text in _texts(kind).items()]
-        aside.rename(out)
+        if inside:
+            for path in list(aside.iterdir()):
+                path.rename(target / path.name)
+            aside.rmdir()
+        else:
+            aside.rename(target)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
         raise UserError(f"{out} cannot be written: {error.strerror}; name another folder with -o") from None

@@ -69,6 +69,18 @@ def test_what_is_there_stays_as_it_is(call, tmp_path):
     assert code == 2 and "cannot be written" in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("out", [".", "link", "link/new"])
+def test_an_empty_folder_is_filled_and_stays_the_same(call, tmp_path, monkeypatch, out):
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("own")
+    monkeypatch.chdir(tmp_path / "own" if out == "." else tmp_path)
+    before = (tmp_path / "own").stat()
+    assert call("methods", "new", "my_avg", "-o", out)[0] == 0
+    assert below(Path(out)) == FILES and sorted(os.listdir(tmp_path)) == ["link", "own"]
+    after = (tmp_path / "own").stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
 @pytest.mark.parametrize(
     "name", ["", "My", "my-method", "2fast", "_mine", "a__b", "end_", "é", "a b", "../up", "a" * 21]
 )
