@@ -202,6 +202,14 @@ def read(name: str) -> Job | None:
         raise UserError(f"the record {path} of job {name} is damaged; delete that folder") from None
 
 
+def read_whole(name: str) -> Job | None:
+    """The record of a job, or None if there is none or it is damaged, which :func:`read` and ``driver status`` tell."""
+    try:
+        return read(name)
+    except UserError:
+        return None
+
+
 def find(name: str) -> Job:
     """The record of a job that must exist."""
     job = read(name)

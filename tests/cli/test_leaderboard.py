@@ -37,6 +37,13 @@ def test_the_published_rows_are_shown_with_ones_own(call, five):
     assert lines[1].split()[3] == "0.7850±0.0009" and lines[4].endswith("you, 5 of 5 seeds")
 
 
+def test_a_damaged_record_of_a_job_is_passed_over(call, five):
+    path = jobs.folder("j-learning_rate_0.05-s3") / "job.json"
+    path.write_text(path.read_text().replace('"name"', '"later": 1, "name"', 1))  # a field of a later release
+    code, out, err = call("leaderboard", "--data-set", "femnist", "--entries", five / "none")
+    assert (code, err) == (0, "") and out.splitlines()[-1].endswith("you, 4 of 5 seeds")
+
+
 def test_the_benchmark_stands_below_all_boards(call, state):
     code, out, err = call("leaderboard")
     assert (code, err) == (0, "")

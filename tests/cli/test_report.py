@@ -90,6 +90,11 @@ def test_a_report_says_why_a_seed_did_not_finish(call, remembered, tmp_path, mon
     assert naming.failures(naming.find_jobs(["a-sweep"]).folders) == {}
 
 
+def test_a_folder_is_reported_whose_jobs_record_is_damaged(remembered):
+    (jobs.folder("a-s0") / "job.json").write_text("{half")
+    assert naming.failures(naming.find_jobs([str(remembered / "a-s0" / "now")]).folders) == {}
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_report_says_which_seed_lost_its_driver(call, remembered, tmp_path, monkeypatch, finished):
     """A driver that is killed leaves the record as it was: the job failed, as the sweep and ``driver status`` say."""
