@@ -39,9 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def benchmark(argv: Sequence[str] | None = None) -> int:
-    """Run the jobs; return the exit code: 1 if one failed. UserError if data or a method are missing."""
+    """Run the jobs; return the exit code: 1 if one failed. UserError if data or a method are missing, or
+    the results cannot have their folder."""
     options = _options(argv)
     results = options.results.absolute()
+    if results.exists() and not results.is_dir():
+        raise UserError(f"{results} is a file: name a folder for the results")
     failures = [] if options.show else _train(options, results)
     for name in options.tasks:
         show(name, results)

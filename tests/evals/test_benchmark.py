@@ -194,6 +194,12 @@ def test_seeds_and_rows_that_a_task_does_not_have_are_refused(
     assert capsys.readouterr().err.startswith(sentence)
 
 
+def test_a_file_for_the_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows").touch()
+    assert main(["--tasks", "har", "--show", "--results", str(tmp_path / "rows")]) == 2
+    assert capsys.readouterr() == ("", f"error: {tmp_path / 'rows'} is a file: name a folder for the results\n")
+
+
 def test_ranks_are_paired_by_seed_and_leave_floors_out() -> None:
     rows = standing.entries(lines(), "har")
     ranked = standing.ranks(rows)
