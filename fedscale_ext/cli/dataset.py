@@ -158,6 +158,7 @@ def _format(source: Path) -> Format:
     from fedscale_ext.data.formats.cifar import is_cifar
     from fedscale_ext.data.formats.hugging_face import is_saved, on_hub
     from fedscale_ext.data.formats.idx import IdxSource
+    from fedscale_ext.data.formats.source import has_leaf_files
     from fedscale_ext.data.formats.speech import has_clips
     from fedscale_ext.data.formats.stl10 import Stl10Source
     from fedscale_ext.data.formats.svhn import SvhnSource
@@ -190,10 +191,9 @@ def _format(source: Path) -> Format:
             return Format(name)
     if has_clips(source):
         return Format.speech
-    for ending in (".json", ".parquet"):
-        if next(source.rglob(f"*{ending}"), None):
-            return by_ending[ending]
-    return Format.folder
+    if has_leaf_files(source):
+        return Format.leaf
+    return Format.parquet if next(source.rglob("*.parquet"), None) else Format.folder
 
 
 @app.command()

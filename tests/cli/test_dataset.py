@@ -124,6 +124,21 @@ def test_published_folders_are_known_by_their_files(call, tmp_path):
     assert "is one of several files: name the folder that they lie in" in err
 
 
+def test_json_files_make_leaf_of_a_folder_only_where_leaf_has_them(call, tmp_path):
+    for name in ("cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8), len(name), np.uint8)).save(tmp_path / "tree" / name)
+    (tmp_path / "tree" / "cat" / "boxes.json").write_text("{}")
+    words = ["dataset", "import", tmp_path / "tree", "--data-set", "pets", "--partition", "iid", "--clients", 2]
+    code, stdout, err = call(*words, "-o", tmp_path / "a")
+    assert code == 0 and "2 classes (cat, dog)" in stdout, err
+    (tmp_path / "tree" / "boxes.json").write_text("{}")
+    code, _, err = call(*words, "-o", tmp_path / "b")
+    assert code == 2 and "boxes.json is not LEAF JSON" in err
+    assert err.endswith("; name another format with --format\n") and err.count("\n") == 1
+    assert call(*words, "-o", tmp_path / "b", "--format", "folder")[0] == 0
+
+
 def test_synthesize_is_named_generated(call, tmp_path):
     out = tmp_path / "gen"
     arguments = ["--writers", 2, "--samples-per-class", 1, "-o", out]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.formats.source import Sample, Source
+from fedscale_ext.data.formats.source import OTHER_FORMAT, Sample, Source
 from fedscale_ext.data.importing.pictures import PictureReader
 from fedscale_ext.data.labels import number_names
 from fedscale_ext.data.registry import known
@@ -46,7 +46,7 @@ class FolderSource(Source):
         if not files:
             layout = "client/label/*.png" if self.by_client else "label/*.png"
             other = "with a partition, label/*.png" if self.by_client else "without a partition, client/label/*.png"
-            raise UserError(f"{self.path} holds no images as {layout} ({other} is read)")
+            raise UserError(f"{self.path} holds no images as {layout} ({other} is read); {OTHER_FORMAT}")
         return [(path.parent.parent.name if self.by_client else "", path.parent.name, path) for path in files]
 
     def _is_picture(self, path: Path) -> bool:

@@ -16,6 +16,7 @@ from fedscale_ext.data.wording import counted, quoted
 from fedscale_ext.util.reading import MEGA, read_json
 
 MAX_JSON = 4096 * MEGA  # bytes of a JSON file
+OTHER_FORMAT = "name another format with --format"  # for files that are not what their endings tell
 
 
 class Sample(NamedTuple):
@@ -115,6 +116,11 @@ def leaf_files(path: Path) -> list[tuple[Path, bool | None]]:
     return files
 
 
+def has_leaf_files(folder: Path) -> bool:
+    """Whether json files lie where :func:`leaf_files` reads them."""
+    return any(next(folder.glob(pattern), None) for pattern in ("train/*.json", "test/*.json", "*.json"))
+
+
 @dataclass
 class LeafSource(Source):
     """LEAF's JSON, see ``importers.import_leaf``."""
@@ -140,7 +146,9 @@ class LeafSource(Source):
                 users, user_data = list(content["users"]), content["user_data"]
                 records = [(str(user), user_data[user]["x"], user_data[user]["y"]) for user in users]
             except (ValueError, KeyError, TypeError, OSError) as error:
-                raise UserError(f"{file} is not LEAF JSON (users, user_data with x and y): {error!r}") from error
+                raise UserError(
+                    f"{file} is not LEAF JSON (users, user_data with x and y): {error!r}; {OTHER_FORMAT}"
+                ) from error
             for user, x, y in records:
                 labels = whole_numbers(y, f"labels of user {user!r} in {file}")
                 if not len(labels):
@@ -189,7 +197,8 @@ class ParquetSource(Source):
             for path, file in zip(files, opened, strict=True):
                 lacks = {"image", "writer_id", "character"} - set(file.schema_arrow.names)
                 if lacks:
-                    raise UserError(f"{path} lacks the column {', '.join(sorted(lacks))} of flwrlabs/femnist")
+                    names = ", ".join(sorted(lacks))
+                    raise UserError(f"{path} lacks the column {names} of flwrlabs/femnist; {OTHER_FORMAT}")
             columns = [file.read(columns=["character"]).column("character") for file in opened]
             if all(types.is_integer(column.type) and not column.null_count for column in columns):
                 self._outline((column.to_numpy(), None) for column in columns)

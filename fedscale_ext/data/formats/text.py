@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.formats.source import MAX_JSON, Sample, Source, leaf_files
+from fedscale_ext.data.formats.source import MAX_JSON, OTHER_FORMAT, Sample, Source, leaf_files
 from fedscale_ext.data.registry import KnownDataSet, known
 from fedscale_ext.data.samples import VALUES
 from fedscale_ext.util.reading import read_json
@@ -95,7 +95,9 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}")
+        raise UserError(
+            f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}; {OTHER_FORMAT}"
+        )
     return content
 
 
@@ -113,6 +115,7 @@ def _by_speaker(content: dict[str, Any], file: Path) -> list[tuple[str, Any]]:
                 raise ValueError(f"x and y of {user!r} are not lists of one length")
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}: {error}"
+            f"{file} is neither LEAF JSON (users, user_data with x and y) nor {{speaker: text}}: {error}; "
+            f"{OTHER_FORMAT}"
         ) from error
     return speakers
