@@ -17,7 +17,6 @@ from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweep import ENDING
 from fedscale_ext.driver.sweeps import Sweep
-from fedscale_ext.report.end import drop_end
 
 
 def submit(
@@ -122,7 +121,6 @@ def _new_job(
     if run is None:
         return None
     job = jobs.Job(name, config.origin(), *run, [], Proc.of("driver", os.getpid()), status="queued")
-    drop_end(job.log_dir)  # it waits to go on
     where = {"log_path": job.log_path, "time_stamp": job.time_stamp}
     write_plan(config, job.log_dir / FOLDER, **where, **resume_keys(resume, resume_from))
     return job

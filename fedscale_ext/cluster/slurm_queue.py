@@ -12,6 +12,7 @@ from fedscale_ext.cluster.slurm_task import FOLDER, run_task
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
+from fedscale_ext.driver.supervision import has_results
 
 _IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
 """States of a job that Slurm has not done with, as squeue calls them."""
@@ -53,8 +54,11 @@ class Queue:
 
 
 def state(job: jobs.Job) -> str:
-    """State of a queued job as Slurm reports it, or that it has finished."""
-    if (job.log_dir / "summary.json").is_file():
+    """State of a queued job as Slurm reports it, or that it has finished.
+
+    One that is resumed keeps the results of its last end until it starts: they are older than its record.
+    """
+    if has_results(job.log_dir, job.started):
         return "finished"
     queued = _queued(job)
     assert job.cluster is not None

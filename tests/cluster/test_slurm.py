@@ -1,8 +1,10 @@
 """Jobs under Slurm: submitit's script for a queue that is not there, and a real job on its local executor."""
 
 import json
+import os
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.util.token import read_token, write_token
 
-pytest.importorskip("submitit")
+FailedJobError = pytest.importorskip("submitit.core.utils").FailedJobError
 
 
 @pytest.fixture
@@ -107,7 +109,24 @@ def test_a_finished_job_that_waits_to_go_on_has_not_finished(here, job_file, mon
     before.parent.mkdir(parents=True)
     before.write_text("{}")
     queue(job_file, 'worker_ips=["a:[1]"]', resume=True)
-    assert slurm_queue.state(jobs.find("tiny")) == "pending" and not before.exists()
+    assert slurm_queue.state(jobs.find("tiny")) == "pending" and before.exists()  # its results stay until it starts
+    os.utime(before, (time.time() + 1, time.time() + 1))
+    assert slurm_queue.state(jobs.find("tiny")) == "finished"
+
+
+def test_what_sbatch_refuses_to_resume_stays_as_it_was(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    (here / "bin/sbatch").write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setattr(slurm, "checked_run", lambda *_: (str(here / "out"), "run"))
+    results = [here / "out/logs/tiny/run" / name for name in ("summary.json", "models/global.npz", "plot.png")]
+    for path in results:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    for queued in (queue, queue_sweep):
+        with pytest.raises(FailedJobError):
+            queued(job_file, 'worker_ips=["a:[1]"]', resume=True)
+    assert all(path.exists() for path in results)
 
 
 def said(job: jobs.Job) -> str:
