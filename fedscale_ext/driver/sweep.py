@@ -1,6 +1,5 @@
 """Runs the jobs of a sweep, as many at once as fit: each by a driver of its own, so that one that fails fails alone."""
 
-import json
 import os
 import signal
 import sys
@@ -28,6 +27,7 @@ from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms, print_notices
 from fedscale_ext.driver.sweeps import Point, Sweep
+from fedscale_ext.util.yaml_reading import as_yaml
 
 ENDING = "-sweep"
 #: path of the user's configuration, for the drivers that a sweep starts: they stop their jobs when it is gone
@@ -348,8 +348,8 @@ def _run_settings(run: Path, here: bool) -> list[str]:
 
     Where other machines run it, ``log_path`` stays as the configuration has it: a folder of each.
     """
-    stamp = f"time_stamp={json.dumps(run.name)}"
-    return [f"log_path={json.dumps(str(run.parents[2]))}", stamp] if here else [stamp]
+    stamp = f"time_stamp={as_yaml(run.name)}"
+    return [f"log_path={as_yaml(str(run.parents[2]))}", stamp] if here else [stamp]
 
 
 def stop_with_sweep(conf: str) -> ConfFile | None:

@@ -1,10 +1,12 @@
-"""YAML as configurations use it: small, flat, each key once, and nothing that grows when it is read.
+"""YAML as configurations use it, read and written: small, flat, each key once, and nothing that grows when it is read.
 
 PyYAML's safe loader runs nothing, but takes a list that is named nine times nine times over, nests until
 Python's stack ends, lets the last of two equal keys win, reads ``1:30`` as the number 90 and ``1_30`` as 130, and
 raises whatever int() or a date does.
 """
 
+import json
+import re
 from typing import Any
 
 import yaml
@@ -70,6 +72,12 @@ for _kind in ("int", "float"):
 
 def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def as_yaml(value: Any) -> str:
+    """A value in one line of plain signs that :func:`load_yaml` reads back; what JSON has no word for is its text."""
+    text = json.dumps(value, ensure_ascii=False, default=str)  # JSON's own escapes are of UTF-16, which YAML is not
+    return re.sub(r"[^ -~]", lambda sign: rf"\U{ord(sign[0]):08x}", text)
 
 
 def load_yaml(text: str) -> Any:

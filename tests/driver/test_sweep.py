@@ -10,6 +10,7 @@ from queue import SimpleQueue
 import pytest
 from cli.test_main import terminal
 
+from fedscale_ext.config.job_config import load_config
 from fedscale_ext.driver import jobs, sweep, sweeps
 from fedscale_ext.driver.processes import Exit, Proc
 from fedscale_ext.driver.sweep import Way
@@ -32,6 +33,12 @@ def test_all_jobs_run_and_the_arms_are_compared(fedscale, state, write_conf):
     assert {"--rounds=13", "--seed=1", "--job_name=fake-rounds_13-s1"} <= set(job("fake-rounds_13-s1").argv)
     assert [point.name for point in sweeps.read("fake-sweep").points] == sorted(jobs.names())
     wait_until(lambda: not processes_of(state))
+
+
+def test_a_jobs_folder_may_have_any_signs(tmp_path):
+    settings = sweep._run_settings(tmp_path / "😀" / "logs" / "fake-s0" / "1128_132854", here=True)
+    fedscale = load_config("quickstart", settings).fedscale
+    assert (fedscale.log_path, fedscale.time_stamp) == (str(tmp_path / "😀"), "1128_132854")
 
 
 class FailingProcesses:
