@@ -1,6 +1,5 @@
 """``fedscale_ext.run``: a job from Python, within this process or as `fedscale driver start` does it."""
 
-import json
 import os
 import shlex
 import threading
@@ -22,6 +21,7 @@ from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.screen import in_notebook
 from fedscale_ext.driver.supervision import has_checkpoint, has_results
+from fedscale_ext.util.yaml_reading import as_yaml
 
 if TYPE_CHECKING:
     from fedscale_ext.core.events import Emit
@@ -53,7 +53,7 @@ class _Progress(Display):
 
 def run(conf: str | Path, overrides: Mapping[str, Any], *, processes: bool, progress: bool) -> Result:
     """See :func:`fedscale_ext.run`."""
-    words = [f"{key}={json.dumps(value, default=str)}" for key, value in overrides.items()]
+    words = [f"{key}={as_yaml(value)}" for key, value in overrides.items()]
     config = load_config(conf, words)
     display = _Progress(progress)
     if processes:
@@ -65,15 +65,13 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     from fedscale_ext.entry.in_process import run_in_process
 
     preparation.check_inputs(config)
-    idle = idle_keys(config)
+    idle, name = idle_keys(config), config.fedscale.job_name
     if config.job.resumes:
         config = _continuing(config, words, display)
-    elif "time_stamp" not in config.given:
-        config = with_values(config, time_stamp=runs.new_stamp(config))
-    name, stamp = config.fedscale.job_name, config.fedscale.time_stamp
-    log_path = str(Path(config.fedscale.log_path).absolute())
+    log_path, stamp = str(Path(config.fedscale.log_path).absolute()), runs.new_stamp(config)
     job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), in_process=True)
-    preparation.make_log_dir(job)
+    preparation.make_log_dir(job, config)
+    config = with_values(config, time_stamp=job.time_stamp)
     try:
         with _remembered(job, display) as emit, display:
             summary = run_in_process(config, _after_note(idle, display, emit))
@@ -82,7 +80,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
             command = f"fedscale report {shlex.quote(str(job.log_dir))}"
             display.notice(f"job {name} is done, results are in {job.log_dir}; `{command}` draws it")
         else:
-            again = f"resume=True, time_stamp={stamp!r} among its arguments"
+            again = f"resume=True, time_stamp={job.time_stamp!r} among its arguments"
             display.notice(f"job {name} was stopped; {again} continues it from its last checkpoint")
         raise
     return load(summary["log_dir"])

@@ -84,7 +84,7 @@ def submit(
         job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), cluster=where)
         if before:
             job.round = before.round  # its checkpoint is there, though this run may end before its first round
-        preparation.make_log_dir(job)
+        preparation.make_log_dir(job, config, again)
         if not again:
             drop_restarts(job.log_dir)
         with jobs.open_log(name, "a" if again else "w") as log:

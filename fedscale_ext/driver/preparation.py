@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -169,10 +170,18 @@ def port(config: JobConfig) -> int:
         raise UserError(f"ps_ip {host} with ps_port {port} cannot be listened on: {error.strerror}") from None
 
 
-def make_log_dir(job: Job) -> None:
-    """Make the folder that a job writes into; UserError where its ``log_path`` does not let it."""
+def make_log_dir(job: Job, config: JobConfig, again: bool = False) -> None:
+    """Make the folder that a job writes into; UserError where its ``log_path`` does not let it.
+
+    A run that begins has the folder for itself: where its ``time_stamp`` is that of another run, as of one that began
+    in the same second, the record gets a further one. A run ``again``, or one that the configuration names, may have
+    its folder.
+    """
     try:
-        job.log_dir.mkdir(parents=True, exist_ok=True)
+        if again or "time_stamp" in config.given:
+            job.log_dir.mkdir(parents=True, exist_ok=True)
+        else:
+            _make_new(job)
         if not os.access(job.log_dir, os.W_OK | os.X_OK):  # one that was there before
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(job.log_dir))
     except OSError as error:
@@ -183,6 +192,16 @@ def make_log_dir(job: Job) -> None:
         else:
             fault = f"cannot be created ({error.strerror})"
         raise UserError(f"log_path {job.log_path} {fault}; set it to a folder that you can write to") from None
+
+
+def _make_new(job: Job) -> None:
+    job.log_dir.parent.mkdir(parents=True, exist_ok=True)
+    stamp = job.time_stamp
+    for number in count(2):
+        with suppress(FileExistsError):
+            job.log_dir.mkdir()
+            return
+        job.time_stamp = f"{stamp}_{number}"
 
 
 # Each training step allocates and frees the same large tensors. By default glibc hands such memory back to

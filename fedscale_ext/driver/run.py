@@ -84,11 +84,13 @@ def start(
         chosen = checked_run(config, last, overrides, display, resume, resume_from, compare_data)
         if chosen is None:
             return 0
-        log_path, time_stamp = chosen
         if last:
             jobs.kill_children(last)
         port = preparation.port(config)
-        keys: dict[str, Any] = {"log_path": log_path, "time_stamp": time_stamp, "ps_port": port}
+        job = jobs.Job(name, config.origin(), *chosen, [], Proc.of("driver", os.getpid()))
+        again = resume or resume_from is not None
+        preparation.make_log_dir(job, config, again)
+        keys: dict[str, Any] = {"log_path": job.log_path, "time_stamp": job.time_stamp, "ps_port": port}
         keys |= resume_keys(resume, resume_from)
         token = jobs.folder(name) / "token"
         files = jobs.join_files(config.job, Path.cwd())  # `driver status` prints them, in whatever folder it is typed
@@ -98,10 +100,8 @@ def start(
         ranks = preparation.commands(config, **keys)
         if crew is not None:
             ranks[crew.name] = crew.command(asked, port, keys["token_file"])
-        job = jobs.Job(name, config.origin(), log_path, time_stamp, ranks[AGGREGATOR], Proc.of("driver", os.getpid()))
+        job.argv = ranks[AGGREGATOR]
         try:
-            preparation.make_log_dir(job)
-            again = resume or resume_from is not None
             if not again:
                 drop_restarts(job.log_dir)
             if shell:

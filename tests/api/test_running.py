@@ -54,6 +54,7 @@ def test_progress_can_be_silent(job_file: Path, capfd: pytest.CaptureFixture[str
         (None, {"rounds": 0}, "key 'rounds' is 0; it must be above zero"),
         (None, {"resume": True}, "has no checkpoint below"),
         (None, {"data_dir": "nowhere"}, "nowhere"),
+        (None, {"data_dir": "no 😀"}, "no 😀"),
         (None, {"log_path": "/dev/null"}, "log_path /dev/null is no folder; set it to"),
         (None, {"processes": True, "data_dir": "nowhere"}, "nowhere"),
     ],
@@ -199,3 +200,11 @@ def test_a_job_whose_name_is_taken_or_has_no_place_trains_all_the_same(
     monkeypatch.setenv("FEDSCALE_EXT_STATE", "/dev/null")
     assert fedscale_ext.run(job_file, rounds=1).finished
     assert "note: this run cannot be found by its name: the state directory" in capfd.readouterr().err
+
+
+def test_runs_that_begin_in_the_same_second_do_not_mix(job_file: Path, monkeypatch: pytest.MonkeyPatch):
+    job_file.write_text(job_file.read_text().replace("  - time_stamp: logs\n", ""))
+    monkeypatch.setattr("fedscale_ext.driver.runs.new_stamp", lambda config: "1128_132854")
+    first, second = (fedscale_ext.run(job_file, rounds=1, progress=False, seed=seed) for seed in (1, 2))
+    assert [result.path.name for result in (first, second)] == ["1128_132854", "1128_132854_2"]
+    assert [result["config"]["seed"] for result in (first, second)] == [1, 2]

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from fedscale_ext.config.job_config import make_config
-from fedscale_ext.driver import preparation
+from fedscale_ext.config.job_config import make_config, with_values
+from fedscale_ext.driver import jobs, preparation
+from fedscale_ext.driver.processes import Proc
 
 from .conftest import ROOT
 
@@ -20,6 +21,17 @@ def test_environment_says_what_the_runtime_reads():
     assert environment[events.EVENTS_VARIABLE] == environment[parent_pipe.PIPE_VARIABLE] == "1"
     assert environment["OMP_NUM_THREADS"] == "1"
     assert environment.get("HOME") == os.environ.get("HOME")
+
+
+def test_a_run_that_begins_has_a_folder_of_its_own(tmp_path):
+    config = make_config({}, {"job_name": "tiny", "log_path": str(tmp_path)})
+    taken = [jobs.Job("tiny", "", str(tmp_path), "1128_132854", [], Proc.of("driver", os.getpid())) for _ in range(3)]
+    for job in taken:
+        preparation.make_log_dir(job, config)
+    assert [job.time_stamp for job in taken] == ["1128_132854", "1128_132854_2", "1128_132854_3"]
+    preparation.make_log_dir(taken[1], config, again=True)
+    preparation.make_log_dir(taken[2], with_values(config, time_stamp="1128_132854_3"))
+    assert sorted(path.name for path in tmp_path.glob("logs/tiny/*")) == [job.time_stamp for job in taken]
 
 
 def test_the_users_own_settings_of_malloc_stand(monkeypatch):
