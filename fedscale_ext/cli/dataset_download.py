@@ -101,10 +101,10 @@ def download(
     if shifted is not None:
         shifted.check(entry)
     out_folder = output.out or Path("data") / (output.own_name or dataset.name)
-    check_out_dir(out_folder, output.force)
+    folder = network.downloads.expanduser() / dataset.folder
+    check_out_dir(out_folder, output.force, [folder])
     common = {"name": output.own_name, "partition": spread, "force": output.force, "shift": shifted,
               **split.settings()}  # fmt: skip
-    folder = network.downloads.expanduser() / dataset.folder
     with get.sole_user(folder):
         get.check_disk(dataset, folder, out_folder)
         try:

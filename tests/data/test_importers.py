@@ -261,6 +261,22 @@ def test_a_strange_folder_is_not_replaced(npz, tmp_path, monkeypatch):
     assert (out / "thesis.txt").exists()
 
 
+def test_a_folder_that_holds_the_source_is_not_replaced(npz, tmp_path):
+    (tmp_path / "above").mkdir()
+    npz = npz.rename(tmp_path / "above" / npz.name)
+    (tmp_path / "link").symlink_to(tmp_path / "above")
+    import_npz(npz, tmp_path / "above" / "data", "femnist")
+    again = ImportOptions(partition=Partition("iid", 4), force=True)
+    for out in ("above", "link"):
+        with pytest.raises(UserError, match=r"holds the source .*some\.npz, which would be lost: name another folder"):
+            import_npz(npz, tmp_path / out, "femnist", NpzOptions(force=True))
+        for path in (tmp_path / "above/data", tmp_path / "link/data"):
+            for inside in (tmp_path / out, tmp_path / out / "data"):
+                with pytest.raises(UserError, match="which would be lost"):
+                    import_layout(path, inside, "femnist", again)
+    assert npz.exists() and open_data_set(tmp_path / "above/data", "femnist").num_clients == 4
+
+
 def test_a_failing_forced_import_keeps_what_was_there(npz, tmp_path):
     out = tmp_path / "out"
     import_npz(npz, out, "femnist")

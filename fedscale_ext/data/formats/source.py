@@ -59,6 +59,10 @@ class Source:
         """Whether there is something at ``path``."""
         return self.path.exists()
 
+    def inputs(self) -> list[Path]:
+        """Files and folders of the user that are read: an import must not replace them."""
+        return [self.path]
+
     def files(self) -> list[Path] | None:
         """Files that the samples come from; None: all at ``path``."""
         return None

@@ -46,6 +46,10 @@ class SpeechSource(Source):
         self.left_out = 0
         self.absent = 0
 
+    def inputs(self) -> list[Path]:
+        """See :class:`sources.Source`."""
+        return [self.path] if self.client_map is None else [self.path, self.client_map]
+
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`sources.Source`; clips come by client."""
         entry = known(self.data_set)

@@ -107,11 +107,11 @@ def _import(source: Source, out_dir: StrPath, data_set: str, options: ImportOpti
         **({"shape": list(options.shape)} if options.shape is not None else {}),
         **settings,
     }
-    done = already_written(out, how, settings, options.force)
+    done = already_written(out, how, settings, options.force, source.inputs())
     if done is not None:
         return done
     with sole_writer(out):
-        done = already_written(out, how, settings, options.force)  # by a command that ended meanwhile
+        done = already_written(out, how, settings, options.force, source.inputs())  # by a command that ended meanwhile
         return _write(source, out, how, settings, options) if done is None else done
 
 

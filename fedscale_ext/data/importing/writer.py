@@ -82,15 +82,18 @@ class SourceFacts:
 NO_FACTS = SourceFacts()
 
 
-def check_out_dir(out_dir: Path, force: bool) -> dict[str, Any]:
+def check_out_dir(out_dir: Path, force: bool, sources: Sequence[Path] = ()) -> dict[str, Any]:
     """Return the description of the data set in ``out_dir``, {} where a new one may be written.
 
-    UserError for a folder that no data set may replace. UserError also, without ``force``, for content that no command
-    of this package made.
+    UserError for a folder that no data set may replace, such as one that holds one of its ``sources``. UserError also,
+    without ``force``, for content that no command of this package made.
     """
     resolved = out_dir.resolve()
     if resolved in (Path.cwd(), *Path.cwd().parents, Path.home()):
         raise UserError(f"{out_dir} cannot be replaced by a data set: name a folder of its own")
+    for source in sources:
+        if source.resolve().is_relative_to(resolved):
+            raise UserError(f"{out_dir} holds the source {source}, which would be lost: name another folder")
     if out_dir.exists() and not out_dir.is_dir():
         raise UserError(f"{out_dir} is a file: name a folder")
     if force or not out_dir.is_dir() or not any(out_dir.iterdir()):
@@ -101,12 +104,15 @@ def check_out_dir(out_dir: Path, force: bool) -> dict[str, Any]:
     return content
 
 
-def already_written(out_dir: Path, how: str, settings: dict[str, Any], force: bool) -> Written | None:
+def already_written(
+    out_dir: Path, how: str, settings: dict[str, Any], force: bool, sources: Sequence[Path] = ()
+) -> Written | None:
     """What is in ``out_dir`` if it was made this way with these settings; None when it may be written.
 
-    UserError when something else is there and ``force`` is not set, or when the place is never to be replaced.
+    UserError when something else is there and ``force`` is not set, or when the folder is never to be replaced, as one
+    that holds one of the ``sources``.
     """
-    content = check_out_dir(out_dir, force)
+    content = check_out_dir(out_dir, force, sources)
     if not content:
         return None
     if content["how"] != how or content.get("settings") != settings or not (out_dir / MAPPING / "train.csv").exists():
