@@ -1,5 +1,6 @@
 """Manifests that run a job on Kubernetes: the aggregator's Job, an indexed Job of executors that join, a Service."""
 
+import posixpath
 import re
 from typing import Any
 
@@ -35,7 +36,8 @@ def render(config: JobConfig, image: str, claim: str) -> str:
         raise UserError("resume needs --set time_stamp=TIME, the name of the run's folder in logs/JOB on the volume")
     for key in ("log_path", "data_dir"):
         path = str(config.given.get(key, ""))
-        if path.startswith(("/", "~")) and not path.startswith(f"{_FOLDER}/"):
+        there = posixpath.normpath(posixpath.join(_FOLDER, path))
+        if path.startswith("~") or not (path.startswith("$") or f"{there}/".startswith(f"{_FOLDER}/")):
             raise UserError(
                 f"{key} {path} is not on the volume, which is mounted at {_FOLDER}: write a path that is relative to it"
             )

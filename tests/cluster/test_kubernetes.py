@@ -80,12 +80,16 @@ def test_a_job_continues_a_run_whose_time_stamp_is_given():
         ({"resume_from": 3}, "resume needs --set time_stamp=TIME"),
         ({"log_path": "/tmp/x"}, "log_path /tmp/x is not on the volume, which is mounted at /fedscale"),
         ({"data_dir": "~/femnist"}, "data_dir ~/femnist is not on the volume"),
+        ({"log_path": "/fedscale/../etc"}, "log_path /fedscale/../etc is not on the volume"),
+        ({"data_dir": "../femnist"}, "data_dir ../femnist is not on the volume"),
+        ({"data_dir": "/fedscale2"}, "data_dir /fedscale2 is not on the volume"),
     ],
 )
 def test_what_a_pod_would_not_find_or_keep_is_refused(keys, sentence):
     with pytest.raises(UserError, match=sentence):
         documents(**keys)
-    assert documents(log_path="/fedscale/out", data_dir="data/femnist")
+    for path in ("/fedscale/out", "/fedscale", "/fedscale/", "/fedscale/a/../b", "out", ".", "$DATA/../out"):
+        assert documents(log_path=path, data_dir="data/femnist")
 
 
 def test_the_first_lines_say_how_to_continue_the_run():
