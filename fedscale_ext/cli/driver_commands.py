@@ -232,9 +232,11 @@ def stop(job: JobOrSweep) -> None:
         if queued := [record for record in records if record.cluster is not None and "slurm" in record.cluster]:
             from fedscale_ext.cluster import slurm_queue
 
-            for record in queued:
-                slurm_queue.cancel(record)
-            print(f"the jobs of sweep {job} are taken out of Slurm's queue")
+            number = slurm_queue.cancel(queued)
+            if number == len(queued):
+                print(f"the jobs of sweep {job} are taken out of Slurm's queue")
+            else:
+                print(f"sweep {job}: {number} of {len(queued)} jobs were in Slurm's queue and are taken out of it")
             return
         stopped = sweeps.stop(sweep.driver) or stopped
     if claimant is not None or sweep is not None:
@@ -244,8 +246,10 @@ def stop(job: JobOrSweep) -> None:
     if record.cluster is not None and "slurm" in record.cluster:
         from fedscale_ext.cluster import slurm_queue
 
-        slurm_queue.cancel(record)
-        print(f"job {job} is taken out of Slurm's queue")
+        if slurm_queue.cancel([record]):
+            print(f"job {job} is taken out of Slurm's queue")
+        else:
+            print(f"job {job} is not in Slurm's queue; its state is {slurm_queue.state(record)}")
         return
     stopped = jobs.stop(record)
     if record.cluster is not None and "places" in record.cluster:

@@ -29,8 +29,9 @@ def submit(
     queue = Queue(config, executor, hours, options)
     if idle := idle_keys(config):
         display.notice(idle)
-    with _claim(name):
-        job = _new_job(config, overrides, display, resume=resume, resume_from=resume_from)
+    with contextlib.ExitStack() as held:
+        held.enter_context(_claim(name))
+        job = _new_job(config, overrides, display, held, resume=resume, resume_from=resume_from)
         if job is None:
             return 0
         queue.submit([job], job.log_dir / FOLDER, name)
@@ -60,25 +61,27 @@ def submit_sweep(
     name = load_config(file, overrides).fedscale.job_name + ENDING
     for note in filter(None, (plan.repeats, idle_keys(*plan.configs))):
         display.notice(note)
-    with contextlib.ExitStack() as claims:
-        claims.enter_context(sweeps.claim(name))
+    with contextlib.ExitStack() as held:
+        held.enter_context(sweeps.claim(name))
         for point in plan.points:
-            claims.enter_context(_claim(point.name))
+            held.enter_context(_claim(point.name))
         before = sweeps.read(name) if resume else None
         folders = dict(before.runs) if before is not None else {}
         new = []
         for point, config in zip(plan.points, plan.configs, strict=True):
             last = jobs.read(point.name)
             again = last is not None and str(last.log_dir) == folders.get(point.name) and has_checkpoint(last.log_dir)
-            job = _new_job(config, overrides, display, resume=again, resume_from=None)
+            job = _new_job(config, overrides, display, held, resume=again, resume_from=None)
             if job is not None:
                 new.append(job)
                 folders[point.name] = str(job.log_dir)
-        sweeps.write_conf(name, file.content)
-        queue.submit(new, Path(first.fedscale.log_path, "logs", name, FOLDER).absolute(), name)
         values = sweeps.tried(sweep_plan.read_grid(grid), before)
         left_out = sweeps.left_out(plan.points, before)
         points = (*plan.points, *left_out)
+        folder = Path(first.fedscale.log_path, "logs", name, FOLDER).absolute()
+        held.enter_context(_removed_if_refused(folder))
+        queue.submit(new, folder, name)
+        sweeps.write_conf(name, file.content)
         sweeps.write(Sweep(name, conf, tuple(overrides), values, points, Proc.of("sweep", os.getpid()), folders))
     if left_out:
         display.notice(sweeps.left_out_sentence(left_out))
@@ -112,15 +115,36 @@ def _claim(name: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _removed_if_refused(folder: Path) -> Iterator[None]:
+    """Remove what is new in a folder ``slurm`` if the block ends with a UserError, with what is empty above it then."""
+    before = set(folder.glob("*"))
+    try:
+        yield
+    except UserError:
+        for path in set(folder.glob("*")) - before:
+            path.unlink()
+        with contextlib.suppress(OSError):  # not empty
+            for path in (folder, folder.parent, folder.parent.parent):
+                path.rmdir()
+        raise
+
+
 def _new_job(
-    config: JobConfig, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None
-) -> jobs.Job | None:
-    """The record of a job that is to be queued, with what its tasks read in its folder; None if it has finished."""
+    config: JobConfig, overrides: list[str], display: Display, held: contextlib.ExitStack, *, resume: bool,
+    resume_from: int | None,
+) -> jobs.Job | None:  # fmt: skip
+    """The record of a job that is to be queued, with what its tasks read in its folder; None if it has finished.
+
+    ``held`` removes these files where the job is not queued.
+    """
     name = config.fedscale.job_name
     run = checked_run(config, jobs.read(name), overrides, display, resume, resume_from)
     if run is None:
         return None
     job = jobs.Job(name, config.origin(), *run, [], Proc.of("driver", os.getpid()), status="queued")
+    preparation.make_log_dir(job, config, resume or resume_from is not None)
+    held.enter_context(_removed_if_refused(job.log_dir / FOLDER))
     where = {"log_path": job.log_path, "time_stamp": job.time_stamp}
     write_plan(config, job.log_dir / FOLDER, **where, **resume_keys(resume, resume_from))
     return job

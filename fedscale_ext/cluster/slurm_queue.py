@@ -1,5 +1,8 @@
 """Slurm's queue, by submitit: jobs enter it, several as one array, tell their state, and are cancelled."""
 
+import contextlib
+import io
+import math
 import re
 import shutil
 import subprocess
@@ -12,6 +15,7 @@ from fedscale_ext.cluster.slurm_task import FOLDER, run_task
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
+from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_results
 
 _IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
@@ -25,6 +29,8 @@ class Queue:
     def __init__(
         self, config: JobConfig, executor: str, hours: float, options: Sequence[str], at_once: int | None = None
     ) -> None:
+        if not math.isfinite(60 * hours):
+            raise UserError(f"--hours {hours:g} is no number of hours: write one, as in --hours 8")
         nodes, counts = shape(config)
         more = _options(options)
         self.executor, self._class = executor, _executor(executor)
@@ -43,11 +49,24 @@ class Queue:
                 self.parameters["slurm_array_parallelism"] = at_once
 
     def submit(self, new: Sequence[jobs.Job], folder: Path, name: str) -> None:
-        """Queue jobs, several as one array, and remember them; their processes write to ``folder``."""
+        """Queue jobs, several as one array, and remember them; their processes write to ``folder``.
+
+        UserError where sbatch refuses them.
+        """
+        from submitit.core.utils import FailedJobError
+
         queue = self._class(folder=str(folder), cluster=self.executor)
         queue.update_parameters(name=name, **self.parameters)
         plans = [str(job.log_dir / FOLDER) for job in new]
-        queued = [queue.submit(run_task, plans[0])] if len(plans) == 1 else queue.map_array(run_task, plans)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # submitit prints sbatch's words before it raises them
+                queued = [queue.submit(run_task, plans[0])] if len(plans) == 1 else queue.map_array(run_task, plans)
+        except FailedJobError as error:
+            words = _in_one_line(str(error)) or "it does not say why"
+            raise UserError(
+                f"sbatch does not take {name} ({words}): nothing is queued; look at --slurm-option, --hours and "
+                "worker_ips"
+            ) from None
         for job, its in zip(new, queued, strict=True):
             job.cluster = {"slurm": its.job_id, "executor": self.executor, "folder": str(folder)}
             jobs.write(job)
@@ -76,9 +95,26 @@ def queued_as(job: jobs.Job) -> str:
     return its if its in _IN_QUEUE else ""
 
 
-def cancel(job: jobs.Job) -> None:
-    """Take a job out of the queue, or end it."""
-    _queued(job).cancel(check=False)
+def cancel(records: Sequence[jobs.Job]) -> int:
+    """Take jobs out of the queue, or end them; how many Slurm had there.
+
+    UserError, when all were tried, for those that it keeps.
+    """
+    had, kept = 0, []
+    for job in records:
+        queued, its = _queued(job), queued_as(job)
+        had += bool(its)
+        assert job.cluster is not None
+        if job.cluster["executor"] != "slurm":
+            queued.cancel(check=False)
+            continue
+        scancel = subprocess.run(["scancel", job.cluster["slurm"]], capture_output=True, text=True)
+        if scancel.returncode != 0 and (its := state(job)) in (*_IN_QUEUE, "unknown"):
+            kept.append(f"{job.name} ({its}): {_in_one_line(scancel.stderr) or 'scancel does not say why'}")
+    if kept:
+        more = f", nor {counted(len(kept) - 1, 'more job')}" if len(kept) > 1 else ""
+        raise UserError(f"Slurm does not end job {kept[0]}{more}")
+    return had
 
 
 def _queued(job: jobs.Job) -> Any:
@@ -92,9 +128,15 @@ def _executor(cluster: str) -> Any:
         from submitit import AutoExecutor
     except ImportError:
         raise UserError(_NEEDS) from None
-    if cluster == "slurm" and shutil.which("sbatch") is None:
-        raise UserError("there is no sbatch here: run this command on a login node of a Slurm cluster")
+    for program in ("sbatch", "srun", "squeue", "scancel") if cluster == "slurm" else ():
+        if shutil.which(program) is None:
+            raise UserError(f"there is no {program} here: run this command on a login node of a Slurm cluster")
     return AutoExecutor
+
+
+def _in_one_line(words: str) -> str:
+    """What a command of Slurm wrote, without the name that it begins each line with."""
+    return "; ".join(re.sub(r"^\w+: (error: )?", "", line.strip()).rstrip(".") for line in words.strip().splitlines())
 
 
 def shape(config: JobConfig) -> tuple[int, list[int]]:

@@ -21,7 +21,7 @@ from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.util.token import read_token, write_token
 
-FailedJobError = pytest.importorskip("submitit.core.utils").FailedJobError
+pytest.importorskip("submitit")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_script_asks_for_what_the_configuration_says(here, job_file, monkeyp
     assert f"--token_file={folder}/token" in plan["aggregator"] and "--num_executors=0" in plan["aggregator"]
     assert plan["executors"] == [["--wait", "120", "--number", str(number)] for number in range(1, 7)]
     assert slurm_queue.state(job) == "pending"
-    slurm_queue.cancel(job)
+    assert slurm_queue.cancel([job]) == 1
     assert "scancel" in (here / "bin/calls").read_text()
 
 
@@ -124,9 +124,55 @@ def test_what_sbatch_refuses_to_resume_stays_as_it_was(here, job_file, monkeypat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     for queued in (queue, queue_sweep):
-        with pytest.raises(FailedJobError):
+        with pytest.raises(UserError, match=r"sbatch does not take tiny.*it does not say why"):
             queued(job_file, 'worker_ips=["a:[1]"]', resume=True)
     assert all(path.exists() for path in results)
+
+
+def answer(folder: Path, program: str, words: str, code: int = 0) -> None:
+    """Have one of the programs of :func:`fake_queue` say and do this alone."""
+    out = "&2" if code else "&1"
+    (folder / program).write_text(f"#!/bin/sh\nprintf '{words}\\n' >{out}\nexit {code}\n")
+
+
+def test_a_refusal_by_sbatch_is_one_sentence_and_leaves_nothing(here, job_file, monkeypatch, capfd):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    words = "sbatch: error: invalid partition specified: gpuu\\nsbatch: error: Batch job submission failed."
+    answer(here / "bin", "sbatch", words, 1)
+    before = sorted(here.rglob("*"))
+    for queued, name in ((queue, "tiny"), (queue_sweep, "tiny-sweep")):
+        with pytest.raises(UserError) as error:
+            queued(job_file, 'worker_ips=["a:[1]"]', f"log_path={here}/out")
+        assert str(error.value).startswith(
+            f"sbatch does not take {name} (invalid partition specified: gpuu; Batch job submission failed): nothing is"
+        )
+    assert capfd.readouterr().err == ""
+    left = [path.relative_to(here) for path in sorted(here.rglob("*")) if path not in before and path.is_file()]
+    assert {path.name for path in left} == {"lock", "tiny-sweep.lock"}, left
+    assert not list((here / "out/logs").iterdir())
+
+
+def test_a_job_is_only_called_cancelled_if_slurm_had_it_and_lets_it_go(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    words = ('worker_ips=["a:[1]"]', f"log_path={here}/out")
+    queue(job_file, *words)
+    queue_sweep(job_file, *words, seeds="1")
+    runner = CliRunner()
+    answer(here / "bin", "scancel", "scancel: error: Kill job error on job id 12: Access/permission denied", 1)
+    refused = runner.invoke(app, ["stop", "tiny"]).exception
+    assert (
+        str(refused) == "Slurm does not end job tiny (pending): Kill job error on job id 12: Access/permission denied"
+    )
+    assert ", nor 1 more job" in str(runner.invoke(app, ["stop", "tiny-sweep"]).exception)
+    for code in (0, 1):
+        answer(here / "bin", "scancel", "", code)
+        answer(here / "bin", "squeue", "COMPLETED")
+        assert (
+            runner.invoke(app, ["stop", "tiny"]).output == "job tiny is not in Slurm's queue; its state is completed\n"
+        )
+    assert "sweep tiny-sweep: 0 of 2 jobs were in Slurm's queue" in runner.invoke(app, ["stop", "tiny-sweep"]).output
 
 
 def said(job: jobs.Job) -> str:
@@ -232,6 +278,17 @@ def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match="there is no sbatch here: run this command on a login node"):
         queue(job_file)
+    fake_queue(here, monkeypatch)
+    (here / "srun").unlink()
+    monkeypatch.setenv("PATH", str(here))
+    with pytest.raises(UserError, match="there is no srun here: run this command on a login node"):
+        queue(job_file)
+
+
+@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308])
+def test_a_time_limit_is_a_finite_number(here, job_file, hours):
+    with pytest.raises(UserError, match=r"--hours .* is no number of hours: write one, as in --hours 8"):
+        queue(job_file, hours=hours)
 
 
 def test_later_tasks_wait_for_the_first_ones_address(here, job_file, monkeypatch):
