@@ -19,6 +19,7 @@ from fedscale_ext.cli.dataset_options import (
     ShiftOptions,
     SplitOptions,
     TestFraction,
+    folder_in_data,
 )
 from fedscale_ext.cli.dataset_view import progress_bar, report, report_import
 from fedscale_ext.cli.option_groups import grouped
@@ -121,9 +122,10 @@ def import_(
     from fedscale_ext.data.formats.hugging_face import on_hub
 
     spread = partition.build()
-    kind = format_ or _format(source)
     entry = registry.known(data_set)
     data_set = registry.canonical(data_set)
+    out = output.out or folder_in_data(output.name or data_set)
+    kind = format_ or _format(source)
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     name = output.name
@@ -135,7 +137,7 @@ def import_(
     common = {"name": name, "partition": spread, "generated": output.generated, "force": output.force,
               "shift": shift.build()}  # fmt: skip
     options = format_options.build(kind, source, {**common, **split.settings()})
-    import_and_report(kind, source, output.out or Path("data") / (output.name or data_set), data_set, options)
+    import_and_report(kind, source, out, data_set, options)
     if not registry.known(data_set):
         meant = did_you_mean(data_set, [entry.name for entry in registry.KNOWN])
         where = "is not in `fedscale dataset list`; its shape and labels come from the files"

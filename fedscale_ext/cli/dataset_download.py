@@ -20,6 +20,7 @@ from fedscale_ext.cli.dataset_options import (
     PartitionOptions,
     ShiftOptions,
     SplitOptions,
+    folder_in_data,
 )
 from fedscale_ext.cli.dataset_view import progress_bar
 from fedscale_ext.cli.option_groups import grouped
@@ -100,7 +101,7 @@ def download(
     shifted = shift.build()
     if shifted is not None:
         shifted.check(entry)
-    out_folder = output.out or Path("data") / (output.own_name or dataset.name)
+    out_folder = output.out or folder_in_data(output.own_name or dataset.name)
     folder = network.downloads.expanduser() / dataset.folder
     check_out_dir(out_folder, output.force, [folder])
     common = {"name": output.own_name, "partition": spread, "force": output.force, "shift": shifted,

@@ -91,6 +91,13 @@ class OutputOptions:
     force: Force = False
 
 
+def folder_in_data(name: str) -> Path:
+    """The folder of a data set that is called ``name``; UserError where it would lie elsewhere."""
+    if Path(name).name != name or name == "..":
+        raise UserError(f"{name!r} cannot name a folder in data: leave out the slashes, or name the folder with -o")
+    return Path("data") / name
+
+
 @dataclass(frozen=True)
 class PartitionOptions:
     """Partition over clients, for data without clients or to replace their clients."""

@@ -105,7 +105,8 @@ def report_import(written: "Written") -> None:
     if written.absent:
         print(f"{written.absent} clips that the client map names are not there")
     _print_notes(written.notes)
-    print(f"use it with: --set data_dir={shlex.quote(str(written.data_dir))} --set data_set={written.data_set}")
+    data_dir, data_set = shlex.quote(str(written.data_dir)), shlex.quote(written.data_set)
+    print(f"use it with: --set data_dir={data_dir} --set data_set={data_set}")
 
 
 def _print_notes(notes: Sequence[str]) -> None:

@@ -85,6 +85,11 @@ def test_what_an_import_changes_and_leaves_out_is_printed_each_time(call, tmp_pa
     assert code == 0 and lines[3] in stdout and lines[5] in stdout
 
 
+def test_a_kind_of_two_words_is_shown_as_one_word_of_a_command(call, npz, tmp_path):
+    out = call("dataset", "import", npz, "--data-set", "my own", "-o", tmp_path / "a")[1]
+    assert out.endswith(" --set data_set='my own'\n")
+
+
 def test_a_kind_that_nobody_knows_is_noted(call, npz, tmp_path):
     code, stdout, err = call("dataset", "import", npz, "--data-set", "femnits", "-o", tmp_path / "a")
     assert code == 0 and "4 clients" in stdout
@@ -164,6 +169,10 @@ def test_synthesize_is_named_generated(call, tmp_path):
         (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "8"], "--shape '8' is no shape: give"),
         (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "1025x8"], "1025x8 is not possible: give"),
         (["import", "x", "--data-set", "a", "--format", "folder", "--shape", "2x8x8"], "2x8x8 is not possible: give"),
+        (["import", "x.npz", "--data-set", "a", "--name", "x/../../y"], "'x/../../y' cannot name a folder in data"),
+        (["import", "x.npz", "--data-set", "../esc"], "'../esc' cannot name a folder in data: leave out the slashes"),
+        (["import", "x.npz", "--data-set", ".."], "'..' cannot name a folder in data"),
+        (["download", "femnist", "--name", "/y"], "'/y' cannot name a folder in data"),
         (["synthesize", "mnist"], "'mnist' cannot be generated; femnist and digits can"),
         (["verify", "no/such/folder"], "no/such/folder does not exist"),
     ],
