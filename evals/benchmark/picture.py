@@ -30,16 +30,20 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     figure = LiteralFigure(figsize=(7.2, 1.4 + _ROW * len(rows)))
     axis = figure.subplots()
     named = set()
+    dots: list[tuple[list[float], int, str]] = []
     for height, row in enumerate(rows):
         family, own = row_of(row.label).family, row.values(OWN)
         colour = colours.get(family, MUTED)
         earlier = [float(row.values(f"own % at {100 * share:.0f}").mean()) for share in SHARES[:-1]]
         axis.plot([*earlier, own.mean()], [height] * len(SHARES), color=colour, linewidth=1, alpha=0.5, zorder=2)
-        axis.scatter(earlier, [height] * len(earlier), color=colour, s=[4, 10], zorder=3)
+        dots.append((earlier, height, colour))
         spread = own.std(ddof=1) if len(own) > 1 else None
         axis.errorbar(own.mean(), height, xerr=spread, fmt="o", color=colour, markersize=5.5, capsize=2, linewidth=1.2,
                       label=None if family in named else family, zorder=4)  # fmt: skip
         named.add(family)
+    for number, size in enumerate((4, 10)):  # all rows at once: the drawing has one shape for each size
+        axis.scatter([each[0][number] for each in dots], [each[1] for each in dots],
+                     color=[each[2] for each in dots], s=size, zorder=3)  # fmt: skip
     axis.set_yticks(range(len(rows)), [row.title for row in rows], fontsize=7.5, color=INK)
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
         if row_of(row.label).reference:

@@ -28,7 +28,7 @@ _DPI = 180
 
 
 def svg(figure: "Figure") -> str:
-    """The drawing as SVG text with words as words, the same for the same drawing."""
+    """The drawing as SVG text with words as words, the same for the same drawing; what no reader needs is left out."""
     import matplotlib
 
     out = io.StringIO()
@@ -36,13 +36,17 @@ def svg(figure: "Figure") -> str:
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"^.*?(?=<svg)", "", out.getvalue(), count=1, flags=re.S)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    return re.sub(r"(font:[^;\"]*?px) [^;\"]*", rf"\1 {FONT}", text)
+    text = re.sub(r"(font:[^;\"]*?px) [^;\"]*", rf"\1 {FONT}", text)  # as earlier releases of matplotlib have it
+    text = re.sub(r" font-family:[^;\"]*;?", "", text).replace("<svg ", f'<svg font-family="{FONT}" ', 1)
+    used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", text))
+    text = re.sub(r"\s+id=\"([^\"]+)\"", lambda match: match[0] if match[1] in used else "", text)
+    text = re.sub(r"(?<=>)\s*\n\s*(?=<)", "\n", text.replace("<g/>", ""))
+    return re.sub(r" *\n *(?!<)", " ", text).rstrip()
 
 
 def inline(text: str, name: str, title: str) -> str:
     """An SVG to stand in a page: its colours are the page's, its ids its own (``name``), its title for who hears it."""
-    used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", text))
-    text = re.sub(r"\s+id=\"([^\"]+)\"", lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "", text)
+    text = re.sub(r"\s+id=\"([^\"]+)\"", rf' id="{name}-\1"', text)
     text = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", text)
     for light, (variable, _) in COLOURS.items():
         text = re.sub(re.escape(light), f"var(--{variable})", text, flags=re.I)

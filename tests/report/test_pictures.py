@@ -6,7 +6,7 @@ import pytest
 
 from fedscale_ext.report import panels
 from fedscale_ext.report.comparison import _per_cent, figure_of
-from fedscale_ext.report.pictures import COLOURS, inline, save, style_variables, svg
+from fedscale_ext.report.pictures import COLOURS, FONT, inline, save, style_variables, svg
 
 
 @pytest.fixture
@@ -23,6 +23,18 @@ def test_words_stay_words_and_equal_drawings_are_equal(figure):
     assert "A &lt;title&gt; &amp;" in text and text == svg(figure)
     assert "<metadata" not in text and "DOCTYPE" not in text
     ElementTree.fromstring(text)
+
+
+def test_the_font_is_named_once(figure):
+    text = svg(figure)
+    assert text.count(FONT) == 1 == len(re.findall("font-family", text)) and "font-size" in text
+
+
+def test_an_svg_has_no_ids_that_nothing_refers_to_and_no_empty_parts(figure):
+    text = svg(figure)
+    used = re.findall(r'(?:url\(#|href="#)([\w-]+)', text)
+    assert set(re.findall(r' id="([^"]+)"', text)) == set(used) and "<g/>" not in text
+    assert all(line.startswith("<") for line in text.splitlines())  # a path stands in one line
 
 
 def test_in_a_page_every_colour_is_the_pages(figure):
