@@ -105,14 +105,14 @@ def _replayed(run: RecordedRun, round: int, data_dir: str | None) -> Check:
     such then, which can change the state of models. Earlier releases could also end a job whose last round was not
     tested as such. So a round that does not fit is computed in the other way, too.
     """
-    check, asked = _compared(run, round, data_dir), run.job.rounds_asked
+    check, asked = _once(run, round, data_dir), run.job.rounds_asked
     if check.outcome != "does not fit" or (round < asked and run.lines[round - 1].get("evaluation") is None):
         return check
-    other = _compared(run, round, data_dir, rounds=round if round < asked else round + 1)
+    other = _once(run, round, data_dir, rounds=round if round < asked else round + 1)
     return other if other.outcome == "fits" else check
 
 
-def _compared(run: RecordedRun, round: int, data_dir: str | None, rounds: int | None = None) -> Check:
+def _once(run: RecordedRun, round: int, data_dir: str | None, rounds: int | None = None) -> Check:
     """The same once, in a job of its own number of rounds or another one."""
     what, line = f"round {round}", run.lines[round - 1]
     try:

@@ -40,7 +40,11 @@ def main() -> None:
         if isinstance(error, OSError) and full_disk.is_full(error):
             print(f"fedscale: {_full_disk(error)}", file=sys.stderr)
             sys.exit(2)
-        if isinstance(error, OSError) and error.errno in _OF_A_PATH and error.filename is not None:
+        if (
+            isinstance(error, OSError)
+            and error.errno in _OF_A_PATH
+            and isinstance(error.filename, str | bytes | os.PathLike)
+        ):
             name = one_line(os.fsdecode(error.filename), _SHOWN)
             print(f"fedscale: {name} cannot be read or written: {error.strerror}", file=sys.stderr)
             sys.exit(2)

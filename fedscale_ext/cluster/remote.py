@@ -67,7 +67,8 @@ def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[s
     file = token_in_memory(bytes.fromhex(token))
     if "entry" in order:
         exp_path, entry = order["entry"]
-        argv = resuming(argv, Path(order["log_dir"])) if order["log_dir"] is not None else argv  # again, after its end
+        if order["log_dir"] is not None:  # again, after its end
+            argv = resuming(argv, Path(order["log_dir"]), order["since"])
         command = [sys.executable, str(entry_path(exp_path, entry)), *argv, f"--token_file={file}"]
         env = environment()
     else:

@@ -59,7 +59,8 @@ def run_rank(folder: Path, rank: int) -> None:
 
     Slurm queues a job again if one of its nodes fails. The job then goes on from its checkpoint, on other nodes.
     """
-    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    plan_file = folder / "plan.json"
+    plan = json.loads(plan_file.read_text(encoding="utf-8"))
     os.chdir(plan["work_dir"])
     starts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     address_file = folder / f"address-{starts}"  # where an earlier start listened is of no use
@@ -67,7 +68,9 @@ def run_rank(folder: Path, rank: int) -> None:
     if rank > 0:
         _work(*work)
         return
-    argv = resuming(plan["aggregator"], folder.parent) if starts > 0 else plan["aggregator"]
+    argv = plan["aggregator"]
+    if starts > 0:
+        argv = resuming(argv, folder.parent, plan_file.stat().st_mtime)
     aggregator = _begin(argv, plan["port"], address_file)
     executor = threading.Thread(target=_work, args=work, daemon=True)
     executor.start()

@@ -239,7 +239,11 @@ class ClusterRun(Run):
         if name == AGGREGATOR:
             keys = self.config.cluster
             again = name in self.begun
-            order |= {"entry": [keys.exp_path, keys.aggregator_entry], "log_dir": self._there() if again else None}
+            order |= {
+                "entry": [keys.exp_path, keys.aggregator_entry],
+                "log_dir": self._there() if again else None,
+                "since": self.job.started,
+            }
         self.begun.add(name)
         self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
         self.job.children.append(self.processes.begin(name))

@@ -203,7 +203,7 @@ def read(name: str) -> Job | None:
 
 
 def read_whole(name: str) -> Job | None:
-    """The record of a job, or None if there is none or it is damaged, which :func:`read` and ``driver status`` tell."""
+    """The record of a job; None if there is none, or a damaged one, of which ``driver status`` tells."""
     try:
         return read(name)
     except UserError:

@@ -220,7 +220,7 @@ class Run:
         assert isinstance(self.processes, Processes)
         self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
         if name == AGGREGATOR and name in self.begun:
-            argv = resuming(argv, self.job.log_dir)
+            argv = resuming(argv, self.job.log_dir, self.job.started)
         self.begun.add(name)
         env = preparation.environment() if name in self.ranks else dict(os.environ)
         self.job.children.append(self.processes.start(name, argv, env))

@@ -56,7 +56,11 @@ class Restarts:
 
 def has_checkpoint(log_dir: Path) -> bool:
     """Tell whether a run has a checkpoint to resume from."""
-    return any((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
+    return bool(_checkpoints(log_dir))
+
+
+def _checkpoints(log_dir: Path) -> list[Path]:
+    return list((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
 
 
 def has_results(log_dir: Path, since: float) -> bool:
@@ -68,7 +72,15 @@ def has_results(log_dir: Path, since: float) -> bool:
     return summary.is_file() and summary.stat().st_mtime >= since
 
 
-def resuming(argv: Sequence[str], log_dir: Path) -> list[str]:
-    """The aggregator's command line for going on after its end: from its last checkpoint, or anew where none is."""
+def resuming(argv: Sequence[str], log_dir: Path, since: float) -> list[str]:
+    """The aggregator's command line for going on after its end: from its last checkpoint, or anew where none is.
+
+    A run that goes back to ``resume_from`` removes the later checkpoints just before its first round. As long as one of
+    them is from before ``since`` (seconds since 1970), when the run began, the next process has to go back, too.
+    """
+    back = [int(word.partition("=")[2]) for word in argv if word.startswith("--resume_from=")]
+    for file in _checkpoints(log_dir) if back else ():
+        if int(file.stem.partition("-")[2]) > back[0] and file.stat().st_mtime < since:
+            return list(argv)
     words = [word for word in argv if not word.startswith(("--resume=", "--resume_from="))]
     return [*words, "--resume=True"] if has_checkpoint(log_dir) else words

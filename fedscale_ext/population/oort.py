@@ -182,8 +182,8 @@ class Oort:
     def learn(self, round: int, clients: np.ndarray, utility: np.ndarray, durations_s: np.ndarray) -> None:
         """Update the statistics with the results of a round.
 
-        Clients without a result count with the mean utility of the others (FedScale's rule). A round without any
-        result only ends.
+        Clients without a result count with the mean utility of the others (FedScale's rule). Of a round without any
+        result, only its exploration counts.
 
         Args:
             round: Number of the round.

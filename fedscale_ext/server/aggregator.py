@@ -230,10 +230,10 @@ class MultiModelAggregator(MethodHooks):
 
     def _resume(self) -> tuple[int, dict[str, Mark]]:
         """Continue from a checkpoint; returns how many rounds are done, and how far the records reached by then."""
-        done, progress = self.checkpoints.load(self._components())
+        done, progress, news = self.checkpoints.load(self._components())
         self.global_virtual_clock, self.resumed = progress.clock_s, progress.resumed
         self.notices |= dict.fromkeys(progress.notices)
-        for sentence in progress.news:
+        for sentence in news:
             self.notice(sentence)
         return done, progress.records
 

@@ -145,7 +145,7 @@ def eligible_clients(
 def online_clients(
     population: Population, able: np.ndarray, allowed: np.ndarray, clock_s: float
 ) -> tuple[np.ndarray, float]:
-    """Find who is online as soon as a client is that is both able and allowed; where nobody is both, an allowed one.
+    """Wait until a client is online that is both able and allowed; if none ever is, wait for an allowed one.
 
     Args:
         population: the clients' devices.

@@ -66,7 +66,6 @@ class Progress:
         records: How far each file of records reaches.
         resumed: After which rounds the job was resumed, and whether the code had changed.
         notices: The job's notices so far, without those before its first round.
-        news: What a person should know of this resume; no checkpoint holds it.
 
     """
 
@@ -74,7 +73,6 @@ class Progress:
     records: dict[str, Mark]
     resumed: list[dict[str, Any]]
     notices: list[str]
-    news: Sequence[str] = ()
 
 
 def data_digest_before(log_dir: Path) -> str | None:
@@ -160,14 +158,14 @@ class JobCheckpoints:
         for files in self._client_files:
             files.drop_after(round)
 
-    def load(self, components: Mapping[str, Stateful]) -> tuple[int, Progress]:
+    def load(self, components: Mapping[str, Stateful]) -> tuple[int, Progress, list[str]]:
         """Restore all ``components`` from the last checkpoint, or from that of round ``resume_from``.
 
-        Where no round is left and the last one was not tested as such, it is the checkpoint before: the job trains on
-        from there, and ends as an undisturbed one of so many rounds.
+        Where no round is left and the checkpoint is not that of a job's end, it is the one before. From there the job
+        trains on, and ends as an undisturbed one.
 
         Returns:
-            The round that it was written after, and the job's progress by then, this resume included.
+            The round that it was written after, the job's progress by then with this resume, and what to tell of it.
 
         Raises:
             UserError: If there is no such checkpoint, or it is damaged or of another configuration, data or files.
@@ -182,8 +180,8 @@ class JobCheckpoints:
         if not _may_end_there(saved, config.fedscale.rounds):
             asked, saved = saved.round, self._before(saved)
             news = [
-                f"round {asked} was not the last one when it was trained, and its models were not tested as the final "
-                f"ones: the job goes back to the checkpoint of round {saved.round}"
+                f"the checkpoint of round {asked} is not that of a job's end, so the job goes back to that of round "
+                f"{saved.round}"
             ]
         data = saved.data
         for name, component in components.items():
@@ -193,7 +191,7 @@ class JobCheckpoints:
         changed = data["code"] != self._origin.code
         resumed = [*data["resumed"], {"after_round": saved.round, "code_changed": changed}]
         news = [*news, f"resumed after round {saved.round}", *([CODE_CHANGED] if changed else [])]
-        return saved.round, Progress(data["clock_s"], data["records"], resumed, data["notices"], news)
+        return saved.round, Progress(data["clock_s"], data["records"], resumed, data["notices"]), news
 
     def _before(self, saved: checkpoint.Checkpoint) -> checkpoint.Checkpoint:
         """Load the newest checkpoint before another one; UserError where there is none."""
@@ -202,9 +200,8 @@ class JobCheckpoints:
         before = checkpoint.load(self.folder, config.decisive(), max(rounds), completed) if rounds else None
         if before is None:
             raise UserError(
-                f"round {saved.round} was not the last one when it was trained, so its models were not tested as the "
-                f"final ones, and {self.folder} holds no checkpoint before it to train it again from: raise rounds "
-                f"above {saved.round}, or start the job anew without --resume"
+                f"the checkpoint of round {saved.round} is not that of a job's end, and {self.folder} holds none "
+                f"before it: raise rounds above {saved.round}, or start anew without --resume"
             )
         return before
 

@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from fedscale_ext.driver import supervision
-from fedscale_ext.driver.supervision import Restarts
+from fedscale_ext.driver.supervision import Restarts, resuming
 from fedscale_ext.metrics.restarts import count_restarts, note_restart
 
 from .conftest import done, processes_of, wait_until
@@ -108,3 +109,18 @@ def test_a_half_written_restart_is_passed_over(tmp_path):
     with (tmp_path / "restarts.jsonl").open("a") as file:
         file.write('{"process": "exec{"process": "executor 1"}\n')  # as an earlier release went on after a half line
     assert count_restarts(tmp_path) == {"aggregator": 1, "executor 1": 2, "executor 2": 1}
+
+
+@pytest.mark.parametrize(("later", "goes_back"), [(None, False), (-1.0, True), (1.0, False)])
+def test_an_aggregator_that_ended_before_it_went_back_goes_back_again(
+    tmp_path: Path, later: float | None, goes_back: bool
+) -> None:
+    began, folder = 1_000_000.0, tmp_path / "checkpoints"
+    folder.mkdir()
+    for round, seconds in {2: -9.0, **({} if later is None else {3: later})}.items():
+        file = folder / f"checkpoint-{round:06d}.safetensors"
+        file.touch()
+        os.utime(file, (began + seconds, began + seconds))
+    argv = ["aggregator.py", "--rounds=6", "--resume_from=2"]
+    expected = argv if goes_back else ["aggregator.py", "--rounds=6", "--resume=True"]
+    assert resuming(argv, tmp_path, began) == expected

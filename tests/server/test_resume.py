@@ -165,7 +165,7 @@ def test_a_job_whose_rounds_are_lowered_to_those_it_has_ends_as_an_undisturbed_o
             patched.setattr(checkpoint, "save", earlier_save)
         run(job_file, **{**keys, "rounds": 5})
     said = run(job_file, **keys, resume_from=4)
-    assert any("round 4 was not the last one when it was trained" in each for each in said)
+    assert any("the checkpoint of round 4 is not that of a job's end" in each for each in said)
     assert "resumed after round 3" in said
     assert_equal(result(log_dir(job_file)), expected)
     assert chain(log_dir(job_file)) == chain(log_dir(job_file, "undisturbed"))
@@ -179,7 +179,7 @@ def test_lowered_rounds_without_a_checkpoint_before_them_are_refused(job_file: P
     run(job_file, rounds=5, checkpoint_interval=4)
     before = (log_dir(job_file) / "metrics.jsonl").read_bytes()
     with pytest.raises(
-        UserError, match=r"round 4 was not the last .* holds no checkpoint before it .* raise rounds abo"
+        UserError, match=r"round 4 is not that of a job's end, .* holds none before it: raise rounds above"
     ):
         run(job_file, rounds=4, checkpoint_interval=4, resume_from=4)
     assert (log_dir(job_file) / "metrics.jsonl").read_bytes() == before and checkpoints(job_file) == [4, 5]
