@@ -129,6 +129,21 @@ def test_one_clients_data_moves_a_released_model_by_no_more_than_two_norms(job_f
         assert 0.01 * clip / 6 < distance(final(one), final(other)) <= 2 * clip / 6 * (1 + 1e-3)
 
 
+def test_a_private_mean_moves_by_no_more_than_the_norm_whatever_clients_have(job_file: Path) -> None:
+    """Clients with more samples count no more than others: noise is made for one norm per client."""
+    keys = {"dp_noise_multiplier": 1e-3, "dp_clip_norm": 0.01, "dp_accounting": "participation"}
+    summary = run(job_file, **keys, model="cnn_small", num_participants=7, rounds=1)
+    spec, state = load_model(Path(summary["log_dir"]) / "models" / "global.safetensors")
+    moved = distance(state, models.initial_state(spec, summary["seed"]))
+    assert 0.001 < moved <= 0.01 * (1 + 0.05)
+
+
+def test_all_whom_the_coins_draw_count_however_many_they_are(job_file: Path) -> None:
+    rounds = lines(run(job_file, **NOISE, model="cnn_small", rounds=4))
+    assert max(len(line["participants"]) for line in rounds) > 4  # num_participants
+    assert all(line["stragglers"] == 0 and line["selected"] == len(line["participants"]) for line in rounds)
+
+
 def test_a_resumed_job_has_the_same_noise_norm_and_account(job_file: Path) -> None:
     keys = {**FEDTRANS, **NOISE, "dp_target_quantile": 0.5}
     unbroken = in_process(job_file, **keys, job_name="unbroken")
@@ -253,6 +268,25 @@ def test_each_model_is_divided_by_its_expected_clients_and_at_least_by_an_equal_
         noise = means[key]["w"].double() - 1e3 * clients / count
         assert float(noise.std()) == pytest.approx(1 / count, rel=0.03)  # sensitivity 1, multiplier 1
         assert float(noise.mean()) == pytest.approx(0, abs=0.03 / count)
+
+
+def test_a_norm_that_adapts_is_paid_for_with_more_noise_and_rounds_have_their_own() -> None:
+    """With less noise, or the same in two rounds, epsilon would not hold."""
+    pool = ModelPool()
+    pool.add("m", models.named_spec("cnn_small", (1, 28, 28), 10), {"w": torch.zeros(20_000)})
+    job, noise, shares = privacy(dp_target_quantile=0.5), [], []
+    for round in range(1, 101):
+        mean = job.release(round, range(1, 61), pool, {}, {"m": 1.0}, 50, 60)["m"]["w"]  # 50 of 60 within the norm
+        figures = job.figures()
+        noise.append(mean.double() * 100 / figures["clip_norm"])
+        shares.append(figures["within"])
+    larger = (1 - (2 * 5) ** -2) ** -0.5  # 5: a twentieth of 100 participants
+    assert figures["noise_std"] / figures["clip_norm"] == pytest.approx(larger, rel=1e-12)
+    assert float(torch.stack(noise).std()) == pytest.approx(larger, rel=2e-3)
+    assert abs(np.corrcoef(noise[0], noise[1])[0, 1]) < 0.05
+    assert np.mean(shares) == pytest.approx(0.7, abs=0.02)  # (50 - 60 / 2) / 100 + 1 / 2
+    assert np.std(shares) == pytest.approx(0.05, rel=0.2)
+    assert job.clip_norm == pytest.approx(np.exp(-0.2 * (np.sum(shares) - 100 * 0.5)))
 
 
 def test_fedtrans_trains_privately_and_says_what_its_losses_tell(job_file: Path) -> None:
