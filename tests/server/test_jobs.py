@@ -14,11 +14,13 @@ from job_results import assert_equal, result
 
 import fedscale_ext
 from fedscale_ext.config.job_config import JobConfig, load_config, with_values
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.metrics.records import read_lines
 from fedscale_ext.report.tables import seconds
 from fedscale_ext.server.aggregator import MultiModelAggregator
+from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.util.token import new_token
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
@@ -99,6 +101,29 @@ def test_cohorts_reach_the_accuracy_of_clients_one_by_one(job_file: Path) -> Non
         assert run["rounds"][-1]["train_loss"] < 0.7 * run["rounds"][0]["train_loss"]
     assert ends[1] == pytest.approx(ends[4], rel=0.05)
     assert ends[1] != ends[4]  # two ways of training: a bitwise equal one would be the same way
+
+
+def test_clients_train_at_the_rate_of_their_round(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[tuple[int | str, float]] = []
+    plain = MultiModelClient.train
+
+    def noted(self: MultiModelClient, samples: Any, module: Any, conf: ClientConfig) -> Any:
+        rates.append((conf.round, conf.learning_rate))
+        return plain(self, samples, module, conf)
+
+    monkeypatch.setattr(MultiModelClient, "train", noted)
+    job = in_process(job_file, model="cnn_small", learning_rate=0.04, decay_factor=0.5, decay_round=2)
+    assert set(rates) == {(1, 0.04), (2, 0.02)}
+    assert [line["learning_rate"] for line in job["rounds"]] == [0.04, 0.02]
+
+
+def test_only_clients_within_the_filters_train(job_file: Path) -> None:
+    keys = {"model": "cnn_small", "num_participants": 2, "filter_less": 20, "filter_more": 24}
+    summary = fedscale_ext.run(job_file, **keys)
+    rounds = read_lines(Path(summary["log_dir"]) / "metrics.jsonl")
+    assert [line["participants"] for line in rounds] == [[1, 2]] * 2  # of 24, 20, 16, 12, 28, 3 and 1 samples
+    said = "5 of 7 clients have fewer than filter_less=20 or more than filter_more=24 training samples"
+    assert any(notice.startswith(said) for notice in summary["notices"])
 
 
 def test_a_rounds_seconds_include_the_writing_of_the_round_before(

@@ -83,6 +83,16 @@ def test_cohorts_and_units_play_no_part_and_training_goes_on_as_without(job_file
     assert "personalised" not in plain
 
 
+def test_copies_are_tuned_at_the_last_rounds_rate(job_file: Path) -> None:
+    """At a rate of about nothing, they answer as the model does that they are copies of."""
+    summary = run(job_file, "slow", personalise_epochs=1, decay_factor=1e-9, decay_round=2, min_learning_rate=0)
+    record = read_records(Path(summary["log_dir"], "metrics.jsonl"))[-1]
+    assert record.personalised is not None and record.evaluation is not None
+    tuned = record.personalised.count > 0
+    assert record.personalised.correct[tuned].tolist() == record.evaluation.correct[tuned].tolist()
+    assert record.personalised.loss[tuned] == pytest.approx(record.evaluation.loss[tuned], rel=1e-5)
+
+
 def test_members_of_an_ensemble_are_tuned_each(job_file: Path) -> None:
     summary = run(job_file, "ensemble", method="splitmix", **{"splitmix.r": 0.5}, cohort_size=2)
     assert any("+" in key for key in summary["accuracy"]["served"])

@@ -57,6 +57,14 @@ def test_the_first_model_depends_on_the_seed_alone() -> None:
     assert not equal(one.pool["global"].state, other.pool["global"].state)
 
 
+def test_the_learning_rate_falls_by_steps_down_to_its_minimum() -> None:
+    aggregator = server(FedAvgAggregator, "fedavg")
+    keys = {"learning_rate": 0.08, "decay_factor": 0.5, "decay_round": 3, "min_learning_rate": 0.015}
+    aggregator.args = make_config({}, keys).fedscale
+    rates = [aggregator.learning_rate(round) for round in range(1, 11)]
+    assert rates == [0.08] * 2 + [0.04] * 3 + [0.02] * 3 + [0.015] * 2
+
+
 def test_fedprox_asks_for_the_proximal_term_and_else_is_fedavg() -> None:
     aggregator, plain = server(FedProxAggregator, "fedprox", mu=0.3), server(FedAvgAggregator, "fedavg")
     assert [dict(item.overrides) for item in aggregator.assign(1, np.array([2, 4]))] == [{"prox_mu": 0.3}] * 2
