@@ -53,6 +53,11 @@ def test_scores_are_clipped_scaled_refreshed_and_lowered_for_the_slow(
         assert score == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_preferred_duration_is_the_asked_percentile() -> None:
+    keys = replace(KEYS, round_threshold=50.0)
+    assert Oort(keys, np.ones(100, dtype=bool), np.ones(100), np.arange(100.0)).preferred_s() == 50.0
+
+
 @settings(max_examples=40)
 @given(st.integers(3, 40), st.integers(0, 99), st.floats(0.1, 0.95), st.floats(1, 1e9))
 def test_what_lies_above_the_clip_counts_no_more(clients: int, seed: int, clip: float, factor: float) -> None:

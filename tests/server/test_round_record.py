@@ -25,6 +25,7 @@ def played(
     failed: Sequence[int] = (),
     download: Callable[[WorkItem], int] = lambda item: 0,
     upload: Callable[[WorkItem], int] = lambda item: 0,
+    beside: tuple[int, int] = (0, 0),
 ) -> tuple[Schedule, RoundRecord]:
     pool = ModelPool()
     pool.add("m", SPEC, {})
@@ -37,7 +38,7 @@ def played(
     record = round_record(
         1, schedule, updates, pool, clock_s=0.0, duration_s=0.0, selected=3, offline=0, failed={}, learning_rate=0.1,
         download=download, upload=upload,
-        beside={"forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0},
+        beside={"forward_macs": 0.0, "download_bytes": beside[0], "upload_bytes": beside[1]},
     )  # fmt: skip
     return schedule, record
 
@@ -82,11 +83,15 @@ def test_each_participant_has_what_its_round_cost() -> None:
     items = [WorkItem(1, "m"), WorkItem(2, "m"), WorkItem(2, "m", compute_fraction=0.5), WorkItem(3, "m")]
     download = {1: 7, 2: 10, 3: 1000}
     schedule, record = played(
-        *items, failed=[3], download=lambda item: download[item.client], upload=lambda item: item.client
+        *items,
+        failed=[3],
+        download=lambda item: download[item.client],
+        upload=lambda item: item.client,
+        beside=(100, 50),
     )
     assert record.participants == [1, 2]
     assert (record.client_download_bytes, record.client_upload_bytes) == ([7, 20], [1, 4])
-    assert (record.download_bytes, record.upload_bytes) == (7 + 20 + 1000, 1 + 4)
+    assert (record.download_bytes, record.upload_bytes) == (7 + 20 + 1000 + 100, 1 + 4 + 50)
     assert record.client_computation_s == schedule.computation_s[:2].tolist()
     assert record.client_communication_s == schedule.communication_s[:2].tolist()
     assert record.client_durations_s == schedule.durations_s.tolist()

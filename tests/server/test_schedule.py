@@ -54,6 +54,11 @@ def test_the_clock_moves_on_when_all_go_offline() -> None:
     assert scheduled.duration_s == pytest.approx(24.0, rel=1e-3)
 
 
+def test_a_round_lasts_as_long_as_its_slowest_client_even_below_a_second() -> None:
+    assert schedule([1.0, 2.0], collect=2).duration_s == pytest.approx(0.12, rel=0.1)
+    assert schedule([], collect=2).duration_s == 0.0
+
+
 def test_small_clients_compute_less() -> None:
     assert schedule([100.0], 1, sizes=5).duration_s == pytest.approx(schedule([100.0], 1).duration_s / 2, rel=1e-3)
 

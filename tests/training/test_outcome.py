@@ -23,3 +23,11 @@ def test_samples_that_a_client_holds_out_are_not_seen() -> None:
     half = client_settings(local_steps=20, batch_size=10, held_out=0.5)
     full = client_settings(local_steps=20, batch_size=10)
     assert result(half, 100, losses) == result(full, 50, losses)
+
+
+def test_the_loss_is_of_the_first_epoch() -> None:
+    losses = [torch.tensor([value]) for value in (2.0, 1.0, 100.0, 100.0)]
+    steps = client_settings(local_steps=4, batch_size=1)
+    epochs = client_settings(local_steps=4, local_epochs=2, batch_size=1)
+    for conf in (steps, epochs):
+        assert result(conf, 2, losses)["moving_loss"] == pytest.approx(0.8 * 2.0 + 0.2 * 1.0)

@@ -13,6 +13,12 @@ def test_weight_error_absolute_and_in_parts_of_the_weights():
     assert weight_error(one(1.0), one(0.0)) == (1.0, 0.0)
 
 
+def test_the_error_is_over_all_entries_of_all_tensors():
+    true = {"a": torch.tensor([3.0, -1.0]), "b": torch.tensor([4.0])}
+    guess = {"a": torch.tensor([2.0, 0.0]), "b": torch.tensor([3.0]), "c": torch.tensor([9.0])}
+    assert weight_error(guess, true) == (1.0, 3 / 8)
+
+
 def test_movement_towards_what_was_trained():
     figures = movement(one(0.0, 0.0), one(1.0, 0.0), one(3.0, 4.0), one(0.0, 2.5))
     assert figures == pytest.approx({"step": 0.2, "cosine": 0.6, "norm": 0.5})

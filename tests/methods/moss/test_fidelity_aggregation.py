@@ -19,8 +19,8 @@ def test_fidelity_lies_between_0_and_1(samples, classes, seed, scale):
 
 
 def test_fidelity_is_the_mean_over_samples():
-    one, other = torch.tensor([[1.0, 0], [1, 0], [100, 0]]), torch.tensor([[2.0, 0], [0, 1], [-1, 0]])
-    assert fidelity(one, other) == pytest.approx((1 + 0.5 + 0) / 3)
+    one, other = torch.tensor([[1.0, 0], [1, 0], [100, 0]]), torch.tensor([[2.0, 0], [0, 1], [0, 1]])
+    assert fidelity(one, other) == pytest.approx((1 + 0.5 + 0.5) / 3)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
