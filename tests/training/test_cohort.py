@@ -244,9 +244,9 @@ class Average(Small):
 class Counting(Small):
     """Sets another buffer in each step."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("count", torch.zeros((), dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         self.count = self.count + 1
@@ -274,6 +274,7 @@ UNUSUAL: dict[str, tuple[Callable[[], nn.Module], type | None]] = {
     "a frozen BatchNorm": (Frozen, None),  # a cohort would count its steps
     "no gradient": (WithoutGradient, Mapped),
     "a new buffer": (Counting, None),  # which a cohort would leave as it was
+    "a new integer": (lambda: Counting(torch.int64), None),
     "a keyword": (Keyword, Mapped),
     "a tensor by keyword": (Gated, Mapped),
     "a mean of all steps": (Average, None),

@@ -6,8 +6,8 @@ model of their type; the server averages each type's by samples, gives its own m
 and trains that on public samples, which need no labels and which clients never see: for ``steps`` batches,
 cross-entropy with the consensus's class, and ``diversity`` times KL to what those say who disagree. The consensus is
 the mean of the clients' logits of a sample, each weighed by their variance over the classes (sure models count more);
-those whose own class differs are the disagreeing ones, with the same weights. Then each type that
-took part gets the head of the server's model.
+those whose own class differs are the disagreeing ones, with the same weights. Then each type that took part
+gets the head of the server's model.
 
 Code of the authors is not public: this follows the paper, with values of a third party's class where it names none.
 """

@@ -15,10 +15,11 @@ class FedorASParams:
     A job has supernet_rounds + 1 + tiers x (finetune_rounds + twin_rounds) ``rounds``. With fewer, it
     ends before; with more, it ends when all stages are done.
 
-    The authors' public code has the default numbers for CIFAR-10, but for ``finetune_clients``, which is 6 there,
-    ``twin_rounds`` and what the code lacks. The text prints half of the supernet (``subspace``) and "|C| > 1"
-    (``opa_min_clients``). Tables 9 and 10, in its appendix, were not at hand. Presets of data named ``_fedoras_small``,
-    and of ``shakespeare_small``, have smaller numbers: 32 paths to begin with, 16 parents, and 48 or 64 evaluations.
+    The default numbers are those of the authors' public code for CIFAR-10, where it has them. ``finetune_clients`` (6
+    there) and ``twin_rounds`` (500 there) differ. The paper's text prints half of the supernet (``subspace``) and
+    "|C| > 1" (``opa_min_clients``). Its Tables 9 and 10, in the appendix, were not at hand. Presets of data named
+    ``_fedoras_small``, and of ``shakespeare_small``, have smaller numbers: 32 paths to begin with, 16 parents, and 48 or
+    64 evaluations.
 
     Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen
     times as fast. Printed budgets of ``cnn_l`` and ``cnn_s`` are 6 to 38 times that path, so that tiers may stay empty.
@@ -78,8 +79,7 @@ class FedorASParams:
         finetune_augment: Augmentation in fine-tuning. By default, it is the job's ``augment``, with flip_crop in place
             of rand_flip_crop.
         twin_rounds: Rounds per tier, at the end, that train the same model from random weights, as in fine-tuning but
-            by ``num_participants`` clients. The authors' public code has 500; with 0, there
-            are none.
+            by ``num_participants`` clients. The authors' public code has 500; with 0, there are none.
         twin_epochs: Epochs of the twin's clients. The default is fine-tuning's.
         twin_batch: Samples of a batch of the twin. The default is fine-tuning's.
         twin_lr: First learning rate of the twin. The default is the job's ``learning_rate``.

@@ -26,7 +26,7 @@ class MossParams(DeviceTypesParams, WireParams):
     Attributes:
         taps: For each type, the modules that WIRE compares: names joined by +, or ``default``.
         proxy_taps: Modules of the proxies that WIRE compares, in the same form.
-        proxy: Types exchange through proxies (PROM). Without it, each type learns from every type, with
+        proxy: Types exchange through proxies (PROM). Without it, each type learns from every other, and with
             ``same_arch_transfer: wire`` from itself, too.
         aggregation: ``file`` weighs proxies by their fidelity (FILE). ``fedavg`` weighs them by their devices' samples.
         proxies: ``global`` begins each proxy's round with the last round's mean of them. ``persistent`` begins it as

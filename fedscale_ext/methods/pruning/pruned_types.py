@@ -257,7 +257,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.has_trained[[update.client - 1 for update in updates]] = True
         self.pool.update(KEY, self.averaged(self._mean.result()))
         self._mean = None
-        self.record("effort", {update.client: update.item.compute_fraction for update in updates})
+        self.record("effort", {update.client: self.work_done(update).compute_fraction for update in updates})
 
     def expected_shares(self) -> dict[str, float]:
         """All clients train the one model."""

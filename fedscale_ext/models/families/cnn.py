@@ -66,8 +66,8 @@ def small(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
 def lenet_80k(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
     """LeNet's convolutions (6 and 16 channels of 5x5): 79,472 parameters at 3x32x32, 10 classes.
 
-    Moss's Small type on CIFAR-10; its text names no widths. Table 4 (IMWUT 2025) has 3.7 MB until convergence: 0.305 MB
-    in each of 12 rounds, if the Large type's 557.1 MB are so many of a ResNet-18.
+    Moss's Small type on CIFAR-10; its text names no widths. The Small row of Table 4 (IMWUT 2025) has multiples of
+    0.305 MB: its 3.7 MB are 12 rounds.
     """
     return _spec((6, 16), (5, 5), 74, input_shape, num_classes)
 
