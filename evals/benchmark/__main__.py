@@ -43,8 +43,9 @@ def benchmark(argv: Sequence[str] | None = None) -> int:
     the results cannot have their folder."""
     options = _options(argv)
     results = options.results.absolute()
-    if results.exists() and not results.is_dir():
-        raise UserError(f"{results} is a file: name a folder for the results")
+    for folder in (results, *results.parents):
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file: name a folder for the results")
     failures = [] if options.show else _train(options, results)
     for name in options.tasks:
         show(name, results)

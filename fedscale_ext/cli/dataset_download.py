@@ -103,7 +103,7 @@ def download(
         shifted.check(entry)
     out_folder = output.out or folder_in_data(output.own_name or dataset.name)
     folder = network.downloads.expanduser() / dataset.folder
-    check_out_dir(out_folder, output.force, [folder])
+    check_out_dir(out_folder, output.force, [folder, *([client_map] if client_map else [])])
     common = {"name": output.own_name, "partition": spread, "force": output.force, "shift": shifted,
               **split.settings()}  # fmt: skip
     with get.sole_user(folder):

@@ -140,7 +140,7 @@ def test_json_files_make_leaf_of_a_folder_only_where_leaf_has_them(call, tmp_pat
     (tmp_path / "tree" / "boxes.json").write_text("{}")
     code, _, err = call(*words, "-o", tmp_path / "b")
     assert code == 2 and "boxes.json is not LEAF JSON" in err
-    assert err.endswith("; name another format with --format\n") and err.count("\n") == 1
+    assert err.endswith("; `fedscale dataset import --format` names another format\n") and err.count("\n") == 1
     assert call(*words, "-o", tmp_path / "b", "--format", "folder")[0] == 0
 
 

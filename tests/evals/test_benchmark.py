@@ -196,7 +196,7 @@ def test_seeds_and_rows_that_a_task_does_not_have_are_refused(
 
 def test_a_file_for_the_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rows").touch()
-    assert main(["--tasks", "har", "--show", "--results", str(tmp_path / "rows")]) == 2
+    assert main(["--tasks", "har", "--show", "--results", str(tmp_path / "rows" / "below")]) == 2
     assert capsys.readouterr() == ("", f"error: {tmp_path / 'rows'} is a file: name a folder for the results\n")
 
 

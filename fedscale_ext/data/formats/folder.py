@@ -46,7 +46,8 @@ class FolderSource(Source):
         if not files:
             layout = "client/label/*.png" if self.by_client else "label/*.png"
             other = "with a partition, label/*.png" if self.by_client else "without a partition, client/label/*.png"
-            raise UserError(f"{self.path} holds no images as {layout} ({other} is read); {OTHER_FORMAT}")
+            leaf = "for LEAF, name the folder of its .json files; " if next(self.path.rglob("*.json"), None) else ""
+            raise UserError(f"{self.path} holds no images as {layout} ({other} is read); {leaf}{OTHER_FORMAT}")
         return [(path.parent.parent.name if self.by_client else "", path.parent.name, path) for path in files]
 
     def _is_picture(self, path: Path) -> bool:

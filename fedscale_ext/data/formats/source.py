@@ -16,7 +16,9 @@ from fedscale_ext.data.wording import counted, quoted
 from fedscale_ext.util.reading import MEGA, read_json
 
 MAX_JSON = 4096 * MEGA  # bytes of a JSON file
-OTHER_FORMAT = "name another format with --format"  # for files that are not what their endings tell
+OTHER_FORMAT = (
+    "`fedscale dataset import --format` names another format"  # for files that are not what their endings tell
+)
 
 
 class Sample(NamedTuple):

@@ -18,8 +18,8 @@ class FedorASParams:
     The default numbers are those of the authors' public code for CIFAR-10, where it has them. ``finetune_clients`` (6
     there) and ``twin_rounds`` (500 there) differ. The paper's text prints half of the supernet (``subspace``) and
     "|C| > 1" (``opa_min_clients``). Its Tables 9 and 10, in the appendix, were not at hand. Presets of data named
-    ``_fedoras_small``, and of ``shakespeare_small``, have smaller numbers: 32 paths to begin with, 16 parents, and 48 or
-    64 evaluations.
+    ``_fedoras_small``, and of ``shakespeare_small``, have smaller numbers: 32 paths to begin with, 16 parents, and 48
+    or 64 evaluations.
 
     Under ``allocation: capacity``, FedScale's slowest device affords the cheapest path, and its fastest is thirteen
     times as fast. Printed budgets of ``cnn_l`` and ``cnn_s`` are 6 to 38 times that path, so that tiers may stay empty.
