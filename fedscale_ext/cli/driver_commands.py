@@ -235,8 +235,13 @@ def stop(job: JobOrSweep) -> None:
             number = slurm_queue.cancel(queued)
             if number == len(queued):
                 print(f"the jobs of sweep {job} are taken out of Slurm's queue")
+            elif number == 0:
+                print(f"none of the jobs of sweep {job} was in Slurm's queue")
             else:
-                print(f"sweep {job}: {number} of {len(queued)} jobs were in Slurm's queue and are taken out of it")
+                verb = "is" if number == 1 else "are"
+                print(
+                    f"sweep {job}: {number} of {len(queued)} jobs {verb} taken out of Slurm's queue; no other was in it"
+                )
             return
         stopped = sweeps.stop(sweep.driver) or stopped
     if claimant is not None or sweep is not None:

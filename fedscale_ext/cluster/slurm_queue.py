@@ -15,11 +15,12 @@ from fedscale_ext.cluster.slurm_task import FOLDER, run_task
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
-from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_results
 
 _IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "completing", "requeued", "requeue_hold")
 """States of a job that Slurm has not done with, as squeue calls them."""
+_NOT_THERE = re.compile("Invalid job id|already completing or completed")
+"""What scancel says of a job that it need not end: Slurm has forgotten it, or it ends anyway."""
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 
 
@@ -29,8 +30,8 @@ class Queue:
     def __init__(
         self, config: JobConfig, executor: str, hours: float, options: Sequence[str], at_once: int | None = None
     ) -> None:
-        if not math.isfinite(60 * hours):
-            raise UserError(f"--hours {hours:g} is no number of hours: write one, as in --hours 8")
+        if not 0 < 60 * hours < math.inf:
+            raise UserError(f"--hours {hours:g} must be a finite number above 0, as in --hours 8")
         nodes, counts = shape(config)
         more = _options(options)
         self.executor, self._class = executor, _executor(executor)
@@ -81,12 +82,22 @@ def state(job: jobs.Job) -> str:
         return "finished"
     queued = _queued(job)
     assert job.cluster is not None
-    if job.cluster["executor"] == "slurm":  # submitit asks sacct, which clusters without accounting do not have
-        squeue = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job.cluster['slurm']}"]
-        states = subprocess.run(squeue, capture_output=True, text=True).stdout.split()
-        if states:  # else it has ended so long ago that the queue forgot it
-            return states[0].lower()
-    return str(queued.state).lower()
+    if job.cluster["executor"] != "slurm":
+        return str(queued.state).lower()
+    number = job.cluster["slurm"]
+    # clusters without accounting have no sacct, and the queue forgets what ended long ago
+    states = _words("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}") or _words(
+        "sacct", "--noheader", "--allocations", "--parsable2", "--format=State", f"--jobs={number}"
+    )
+    return states[0].lower() if states else "unknown"
+
+
+def _words(*command: str) -> list[str]:
+    """What one of Slurm's programs tells; nothing where it fails or is not installed."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.split()
+    except OSError:
+        return []
 
 
 def queued_as(job: jobs.Job) -> str:
@@ -98,22 +109,26 @@ def queued_as(job: jobs.Job) -> str:
 def cancel(records: Sequence[jobs.Job]) -> int:
     """Take jobs out of the queue, or end them; how many Slurm had there.
 
-    UserError, when all were tried, for those that it keeps.
+    A job of unknown state was there if scancel takes it. UserError, when all were tried, for those that Slurm keeps.
     """
     had, kept = 0, []
     for job in records:
-        queued, its = _queued(job), queued_as(job)
-        had += bool(its)
+        queued, before = _queued(job), state(job)
         assert job.cluster is not None
         if job.cluster["executor"] != "slurm":
             queued.cancel(check=False)
+            had += before in _IN_QUEUE
             continue
         scancel = subprocess.run(["scancel", job.cluster["slurm"]], capture_output=True, text=True)
-        if scancel.returncode != 0 and (its := state(job)) in (*_IN_QUEUE, "unknown"):
-            kept.append(f"{job.name} ({its}): {_in_one_line(scancel.stderr) or 'scancel does not say why'}")
+        gone = _NOT_THERE.search(scancel.stderr) is not None
+        if scancel.returncode == 0:
+            had += before in (*_IN_QUEUE, "unknown") and not gone
+        elif (its := state(job)) in (*_IN_QUEUE, "unknown") and not (gone and its in ("completing", "unknown")):
+            kept.append((f"{job.name} ({its})", _in_one_line(scancel.stderr) or "scancel does not say why"))
     if kept:
-        more = f", nor {counted(len(kept) - 1, 'more job')}" if len(kept) > 1 else ""
-        raise UserError(f"Slurm does not end job {kept[0]}{more}")
+        name, why = kept[0]
+        more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+        raise UserError(f"Slurm does not end job {name}{more}: {why}")
     return had
 
 

@@ -68,8 +68,10 @@ def has_results(log_dir: Path, since: float) -> bool:
 
     After that, only pictures are missing. An older summary is that of an earlier run, which is resumed.
     """
-    summary = log_dir / "summary.json"
-    return summary.is_file() and summary.stat().st_mtime >= since
+    try:  # a resumed run may remove it meanwhile
+        return (log_dir / "summary.json").stat().st_mtime >= since
+    except OSError:
+        return False
 
 
 def resuming(argv: Sequence[str], log_dir: Path, since: float) -> list[str]:

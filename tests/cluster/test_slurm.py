@@ -165,14 +165,53 @@ def test_a_job_is_only_called_cancelled_if_slurm_had_it_and_lets_it_go(here, job
     assert (
         str(refused) == "Slurm does not end job tiny (pending): Kill job error on job id 12: Access/permission denied"
     )
-    assert ", nor 1 more job" in str(runner.invoke(app, ["stop", "tiny-sweep"]).exception)
+    both = str(runner.invoke(app, ["stop", "tiny-sweep"]).exception)
+    assert both.startswith("Slurm does not end job tiny-batch_size_5-s1 (pending) and 1 more: Kill job error")
     for code in (0, 1):
         answer(here / "bin", "scancel", "", code)
         answer(here / "bin", "squeue", "COMPLETED")
         assert (
             runner.invoke(app, ["stop", "tiny"]).output == "job tiny is not in Slurm's queue; its state is completed\n"
         )
-    assert "sweep tiny-sweep: 0 of 2 jobs were in Slurm's queue" in runner.invoke(app, ["stop", "tiny-sweep"]).output
+    none = runner.invoke(app, ["stop", "tiny-sweep"]).output
+    assert none == "none of the jobs of sweep tiny-sweep was in Slurm's queue\n"
+
+
+def test_jobs_that_slurm_has_forgotten_can_be_stopped(here, job_file, monkeypatch, capfd):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    words = ('worker_ips=["a:[1]"]', f"log_path={here}/out")
+    queue(job_file, *words)
+    queue_sweep(job_file, *words, seeds="1")
+    capfd.readouterr()
+    runner = CliRunner()
+    answer(here / "bin", "sacct", "Slurm accounting storage is disabled", 1)
+    answer(here / "bin", "squeue", "slurm_load_jobs error: Invalid job id specified", 1)
+    answer(here / "bin", "scancel", "scancel: error: Kill job error on job id 12: Invalid job id specified", 1)
+    stopped = runner.invoke(app, ["stop", "tiny"])
+    assert stopped.output == "job tiny is not in Slurm's queue; its state is unknown\n"
+    forgets = 'case "$*" in *12_0*) echo Invalid job id specified >&2; exit 1;; esac'
+    (here / "bin/squeue").write_text(f"#!/bin/sh\n{forgets}\necho RUNNING\n")
+    (here / "bin/scancel").write_text(f"#!/bin/sh\n{forgets}\n")
+    assert runner.invoke(app, ["stop", "tiny-sweep"]).output == (
+        "sweep tiny-sweep: 1 of 2 jobs is taken out of Slurm's queue; no other was in it\n"
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_scancel_is_believed_where_the_queue_does_not_answer(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    queue(job_file, 'worker_ips=["a:[1]"]', f"log_path={here}/out")
+    answer(here / "bin", "squeue", "slurm_load_jobs error: Socket timed out on send/recv operation", 1)
+    runner = CliRunner()
+    assert runner.invoke(app, ["stop", "tiny"]).output == "job tiny is taken out of Slurm's queue\n"
+    answer(here / "bin", "scancel", "scancel: error: Kill job error on job id 12: Socket timed out", 1)
+    assert str(runner.invoke(app, ["stop", "tiny"]).exception).startswith("Slurm does not end job tiny (unknown): Kill")
+    (here / "bin/sacct").write_text("#!/bin/sh\necho CANCELLED by 1000\n")
+    assert slurm_queue.state(jobs.find("tiny")) == "cancelled"
+    (here / "bin/sacct").unlink()
+    assert slurm_queue.state(jobs.find("tiny")) == "unknown"
 
 
 def said(job: jobs.Job) -> str:
@@ -285,9 +324,9 @@ def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
         queue(job_file)
 
 
-@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308])
+@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308, 0, -1])
 def test_a_time_limit_is_a_finite_number(here, job_file, hours):
-    with pytest.raises(UserError, match=r"--hours .* is no number of hours: write one, as in --hours 8"):
+    with pytest.raises(UserError, match="--hours .* must be a finite number above 0, as in --hours 8"):
         queue(job_file, hours=hours)
 
 
