@@ -117,17 +117,26 @@ def _claim(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _removed_if_refused(folder: Path) -> Iterator[None]:
-    """Remove what is new in a folder ``slurm`` if the block ends with a UserError, with what is empty above it then."""
-    before = set(folder.glob("*"))
+    """If the block ends with a UserError, remove the files of this submission from a folder ``slurm``.
+
+    The folder and the two above it go with them where nothing else is in them.
+    """
+    before = _submission_files(folder)
     try:
         yield
     except UserError:
-        for path in set(folder.glob("*")) - before:
+        for path in _submission_files(folder) - before:
             path.unlink()
         with contextlib.suppress(OSError):  # not empty
             for path in (folder, folder.parent, folder.parent.parent):
                 path.rmdir()
         raise
+
+
+def _submission_files(folder: Path) -> set[Path]:
+    """What a submission writes before Slurm gives it a number; queued jobs of a sweep write to the same folder."""
+    names = ("plan.json", "token", ".submission_file_*.sh", f"{32 * '[0-9a-f]'}.pkl")
+    return {path for name in names for path in folder.glob(name)}
 
 
 def _new_job(

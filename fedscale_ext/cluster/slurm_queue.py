@@ -52,9 +52,9 @@ class Queue:
     def submit(self, new: Sequence[jobs.Job], folder: Path, name: str) -> None:
         """Queue jobs, several as one array, and remember them; their processes write to ``folder``.
 
-        UserError where sbatch refuses them.
+        UserError where sbatch refuses them, does not say how it numbers them, or cannot be run.
         """
-        from submitit.core.utils import FailedJobError
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
 
         queue = self._class(folder=str(folder), cluster=self.executor)
         queue.update_parameters(name=name, **self.parameters)
@@ -68,6 +68,15 @@ class Queue:
                 f"sbatch does not take {name} ({words}): nothing is queued; look at --slurm-option, --hours and "
                 "worker_ips"
             ) from None
+        except FailedSubmissionError as error:
+            words = _in_one_line(str(error).partition("\n")[0])
+            raise UserError(
+                f"sbatch does not tell the number of {name} ({words}): look with squeue whether it is queued, and end "
+                "it with scancel"
+            ) from None
+        except OSError as error:
+            what = f"{error.filename}: " if error.filename else ""
+            raise UserError(f"{name} cannot be queued ({what}{error.strerror})") from None
         for job, its in zip(new, queued, strict=True):
             job.cluster = {"slurm": its.job_id, "executor": self.executor, "folder": str(folder)}
             jobs.write(job)

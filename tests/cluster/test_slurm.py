@@ -117,16 +117,25 @@ def test_a_finished_job_that_waits_to_go_on_has_not_finished(here, job_file, mon
 def test_what_sbatch_refuses_to_resume_stays_as_it_was(here, job_file, monkeypatch):
     (here / "bin").mkdir()
     fake_queue(here / "bin", monkeypatch)
-    (here / "bin/sbatch").write_text("#!/bin/sh\nexit 1\n")
-    monkeypatch.setattr(slurm, "checked_run", lambda *_: (str(here / "out"), "run"))
-    results = [here / "out/logs/tiny/run" / name for name in ("summary.json", "models/global.npz", "plot.png")]
+    words = ('worker_ips=["a:[1]"]', f"log_path={here}/out")
+    queue(job_file, *words)
+    queue_sweep(job_file, *words)
+    answer(here / "bin", "squeue", "TIMEOUT")
+    monkeypatch.setattr(slurm, "checked_run", lambda config, last, *_: (last.log_path, last.time_stamp))
+    runs = [jobs.find(name).log_dir for name in ("tiny", "tiny-batch_size_5-s1")]
+    names = ("summary.json", "models/global.npz", "plot.png", "checkpoints/checkpoint-000001.safetensors")
+    results = [run / name for run in runs for name in names]
     for path in results:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
+        os.utime(path, (1, 1))  # of an earlier start
+    answer(here / "bin", "sbatch", "", 1)
+    before = sorted(path for path in here.rglob("*") if path.is_file())
     for queued in (queue, queue_sweep):
         with pytest.raises(UserError, match=r"sbatch does not take tiny.*it does not say why"):
-            queued(job_file, 'worker_ips=["a:[1]"]', resume=True)
+            queued(job_file, *words, resume=True)
     assert all(path.exists() for path in results)
+    assert sorted(path for path in here.rglob("*") if path.is_file()) == before
 
 
 def answer(folder: Path, program: str, words: str, code: int = 0) -> None:
@@ -150,6 +159,38 @@ def test_a_refusal_by_sbatch_is_one_sentence_and_leaves_nothing(here, job_file, 
     assert capfd.readouterr().err == ""
     left = [path.relative_to(here) for path in sorted(here.rglob("*")) if path not in before and path.is_file()]
     assert {path.name for path in left} == {"lock", "tiny-sweep.lock"}, left
+    assert not list((here / "out/logs").iterdir())
+
+
+def test_a_refusal_leaves_what_running_jobs_of_the_sweep_write(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    words = ('worker_ips=["a:[1]"]', f"log_path={here}/out")
+    queue_sweep(job_file, *words, seeds="1")
+    folder = here / "out/logs/tiny-sweep/slurm"
+    before = {path.name for path in folder.iterdir()}
+    written = [folder / name for name in ("12_0_0_log.err", "12_0_0_result.pkl")]
+    (here / "bin/sbatch").write_text(f"#!/bin/sh\ntouch {written[0]} {written[1]}\nexit 1\n")
+    with pytest.raises(UserError, match="sbatch does not take tiny-sweep"):
+        queue_sweep(job_file, *words, seeds="2")
+    assert {path.name for path in folder.iterdir()} == before | {path.name for path in written}
+    assert not list((here / "out/logs").glob("tiny-*-s2/*"))
+
+
+@pytest.mark.parametrize(
+    ("sbatch", "sentence"),
+    [
+        ("#!/bin/sh\necho hello\n", r'sbatch does not tell the number of .* \(.*"hello"\): look with squeue'),
+        ("#!/nowhere/sh\n", r"tiny.* cannot be queued \(sbatch: No such file or directory\)"),
+    ],
+)
+def test_an_sbatch_that_does_not_work_is_one_sentence_and_leaves_nothing(here, job_file, monkeypatch, sbatch, sentence):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    (here / "bin/sbatch").write_text(sbatch)
+    for queued in (queue, queue_sweep):
+        with pytest.raises(UserError, match=sentence):
+            queued(job_file, 'worker_ips=["a:[1]"]', f"log_path={here}/out")
     assert not list((here / "out/logs").iterdir())
 
 
@@ -326,7 +367,7 @@ def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
 
 @pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308, 0, -1])
 def test_a_time_limit_is_a_finite_number(here, job_file, hours):
-    with pytest.raises(UserError, match="--hours .* must be a finite number above 0, as in --hours 8"):
+    with pytest.raises(UserError, match=r"--hours .* must be a finite number above 0, as in --hours 8"):
         queue(job_file, hours=hours)
 
 
