@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedscale_ext.cluster.slurm_queue import Queue, queued_as, shape
@@ -14,9 +15,10 @@ from fedscale_ext.driver import jobs, preparation, sweep_plan, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.resumption import checked_run, resume_keys
-from fedscale_ext.driver.supervision import has_checkpoint
+from fedscale_ext.driver.supervision import has_checkpoint, has_results
 from fedscale_ext.driver.sweep import ENDING
 from fedscale_ext.driver.sweeps import Sweep
+from fedscale_ext.report.loading import load_job
 
 
 def submit(
@@ -47,7 +49,10 @@ def submit_sweep(
     conf: str, overrides: list[str], display: Display, *, seeds: str | None, grid: Sequence[str], at_once: int | None,
     resume: bool, hours: float, options: Sequence[str], executor: str = "slurm",
 ) -> int:  # fmt: skip
-    """Queue the jobs of a sweep as one array, of which ``at_once`` run side by side; those that finished are left."""
+    """Queue the jobs of a sweep as one array, of which ``at_once`` run side by side.
+
+    ``resume`` leaves those that have all rounds.
+    """
     file = read_conf(conf)
     plan = sweep_plan.read_plan(file, overrides, seeds, grid, _checked)
     plan.refuse_faults()
@@ -69,8 +74,12 @@ def submit_sweep(
         folders = dict(before.runs) if before is not None else {}
         new = []
         for point, config in zip(plan.points, plan.configs, strict=True):
-            last = jobs.read(point.name)
-            again = last is not None and str(last.log_dir) == folders.get(point.name) and has_checkpoint(last.log_dir)
+            last = _last_run(point.name)
+            again = (
+                last is not None
+                and str(last.log_dir) == folders.get(point.name)
+                and (last.complete(config.fedscale.rounds) or has_checkpoint(last.log_dir))
+            )
             job = _new_job(config, overrides, display, held, resume=again, resume_from=None)
             if job is not None:
                 new.append(job)
@@ -80,12 +89,16 @@ def submit_sweep(
         points = (*plan.points, *left_out)
         folder = Path(first.fedscale.log_path, "logs", name, FOLDER).absolute()
         held.enter_context(_removed_if_refused(folder))
-        queue.submit(new, folder, name)
+        if new:
+            queue.submit(new, folder, name)
         sweeps.write_conf(name, file.content)
         sweeps.write(Sweep(name, conf, tuple(overrides), values, points, Proc.of("sweep", os.getpid()), folders))
     if left_out:
         display.notice(sweeps.left_out_sentence(left_out))
     done = len(plan.points) - len(new)
+    if not new:
+        display.notice(f"sweep {name}: nothing is queued, as all of these jobs are done; raise rounds to go on")
+        return 0
     display.notice(
         f"sweep {name}: {counted(len(new), 'job')} queued as one array{f', {done} done before' if done else ''}; "
         f"`fedscale driver status {name}` tells how they are, `fedscale driver stop {name}` cancels them"
@@ -139,6 +152,19 @@ def _submission_files(folder: Path) -> set[Path]:
     return {path for name in names for path in folder.glob(name)}
 
 
+def _last_run(name: str) -> jobs.Job | None:
+    """The record of a job's last run; its results tell whether one that was queued finished, as no driver notes it."""
+    last = jobs.read(name)
+    if last is None or last.status != "queued" or not has_results(last.log_dir, last.started):
+        return last
+    try:
+        trained = load_job(last.log_dir)
+    except UserError:  # damaged, so it has to run
+        return last
+    rounds = {"round": trained.rounds_done, "rounds": trained.rounds_done, "asked": trained.rounds_asked}
+    return replace(last, status="finished", stopped=trained.summary["stopped"], round=rounds)
+
+
 def _new_job(
     config: JobConfig, overrides: list[str], display: Display, held: contextlib.ExitStack, *, resume: bool,
     resume_from: int | None,
@@ -148,7 +174,7 @@ def _new_job(
     ``held`` removes these files where the job is not queued.
     """
     name = config.fedscale.job_name
-    run = checked_run(config, jobs.read(name), overrides, display, resume, resume_from)
+    run = checked_run(config, _last_run(name), overrides, display, resume, resume_from)
     if run is None:
         return None
     job = jobs.Job(name, config.origin(), *run, [], Proc.of("driver", os.getpid()), status="queued")

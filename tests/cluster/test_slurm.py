@@ -324,7 +324,7 @@ def test_the_jobs_of_an_array_ask_for_the_same_nodes(here, job_file, monkeypatch
         queue_sweep(job_file, grid=["use_cuda=true,false"])
 
 
-def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file):
+def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file, monkeypatch, capsys):
     words = (f"log_path={here}/out", 'worker_ips=["localhost:[1]"]')
     assert queue_sweep(job_file, *words, seeds="1", at_once=None, executor="local") == 0
     sweep = sweeps.read("tiny-sweep")
@@ -335,6 +335,19 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file):
     for job in records:
         assert slurm_queue.state(job) == "finished", said(job)
         assert json.loads((job.log_dir / "summary.json").read_text())["rounds"] == 2
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    again = {"seeds": "1", "resume": True}
+    capsys.readouterr()
+    queue_sweep(job_file, *words, **again)
+    assert "nothing is queued, as all of these jobs are done" in " ".join(capsys.readouterr().err.split())
+    assert queue(job_file, *words, "batch_size=5", "job_name=tiny-batch_size_5-s1", resume=True) == 0
+    assert not (here / "bin/calls").exists()
+    (records[1].log_dir / "summary.json").unlink()
+    queue_sweep(job_file, *words, **again)
+    assert "1 job queued as one array, 1 done before" in " ".join(capsys.readouterr().err.split())
+    assert [jobs.find(job.name).cluster["slurm"] == "12" for job in records] == [False, True]
+    assert sweeps.read("tiny-sweep").points == sweep.points
 
 
 @pytest.mark.parametrize(
