@@ -22,6 +22,11 @@ def start(fedscale, write_conf, *options, **env):
     return fedscale("driver", "start", write_conf(), "--set=time_stamp=t", "--supervise", *options, **env)
 
 
+def test_results_that_a_resumed_run_removes_meanwhile_are_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "is_file", lambda path: True)  # as it was before
+    assert not supervision.has_results(tmp_path, 0.0)
+
+
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_dead_aggregator_goes_on_from_its_checkpoint_or_anew(fedscale, state, write_conf, tmp_path, checkpoint):
     what = "kill with checkpoint once" if checkpoint else "kill once"
