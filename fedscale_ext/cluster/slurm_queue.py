@@ -120,25 +120,25 @@ def cancel(records: Sequence[jobs.Job]) -> int:
 
     A job of unknown state was there if scancel takes it. UserError, when all were tried, for those that Slurm keeps.
     """
-    had, kept = 0, []
+    ended, refused = 0, []
     for job in records:
         queued, before = _queued(job), state(job)
         assert job.cluster is not None
         if job.cluster["executor"] != "slurm":
             queued.cancel(check=False)
-            had += before in _IN_QUEUE
+            ended += before in _IN_QUEUE
             continue
         scancel = subprocess.run(["scancel", job.cluster["slurm"]], capture_output=True, text=True)
         gone = _NOT_THERE.search(scancel.stderr) is not None
         if scancel.returncode == 0:
-            had += before in (*_IN_QUEUE, "unknown") and not gone
+            ended += before in (*_IN_QUEUE, "unknown") and not gone
         elif (its := state(job)) in (*_IN_QUEUE, "unknown") and not (gone and its in ("completing", "unknown")):
-            kept.append((f"{job.name} ({its})", _in_one_line(scancel.stderr) or "scancel does not say why"))
-    if kept:
-        name, why = kept[0]
-        more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+            refused.append((f"{job.name} ({its})", _in_one_line(scancel.stderr) or "scancel does not say why"))
+    if refused:
+        name, why = refused[0]
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         raise UserError(f"Slurm does not end job {name}{more}: {why}")
-    return had
+    return ended
 
 
 def _queued(job: jobs.Job) -> Any:
