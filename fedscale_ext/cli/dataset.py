@@ -125,7 +125,7 @@ def import_(
     entry = registry.known(data_set)
     data_set = registry.canonical(data_set)
     out = output.out or folder_in_data(output.name or data_set)
-    kind = format_ or _format(source)
+    kind = format_ or _format(source, data_set)
     if kind is Format.leaf and entry is not None and entry.text:
         kind = Format.text
     name = output.name
@@ -155,8 +155,9 @@ def import_and_report(kind: Format, source: Path, out: Path, data_set: str, opti
     report_import(written)
 
 
-def _format(source: Path) -> Format:
-    """The format of a file by its ending, of a folder by the files in it."""
+def _format(source: Path, data_set: str) -> Format:
+    """The format of a file by its ending, of a folder by the files in it: those of the data set before others."""
+    from fedscale_ext.data.download.catalogue import catalogue
     from fedscale_ext.data.formats.cifar import is_cifar
     from fedscale_ext.data.formats.hugging_face import is_saved, on_hub
     from fedscale_ext.data.formats.idx import IdxSource
@@ -185,12 +186,13 @@ def _format(source: Path) -> Format:
         raise UserError(f"{source} does not exist")
     if (source / MAPPING).is_dir():
         return Format.layout
-    if is_cifar(source):
-        return Format.cifar
     by_files = {"svhn": SvhnSource, "stl10": Stl10Source, "unimib": UnimibSource, "idx": IdxSource}
-    for name, published in by_files.items():
-        if published.locate(source):
-            return Format(name)
+    there = ["cifar"] if is_cifar(source) else []
+    there += [name for name, published in by_files.items() if published.locate(source)]
+    if there:
+        entry = catalogue().get(data_set)
+        usual = [name for name in there if entry and name in {files.format for files in entry.sources}]
+        return Format((usual or there)[0])
     if has_clips(source):
         return Format.speech
     if has_leaf_files(source):

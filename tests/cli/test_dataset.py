@@ -112,6 +112,20 @@ def test_import_with_a_partition(call, npz, tmp_path):
     assert "already there, unchanged" in call("dataset", "import", npz, *arguments)[1]
 
 
+def test_the_format_of_a_folder_of_several_data_sets_is_that_of_the_one_asked_for(call, tmp_path):
+    from tests.data.test_more_sources import cifar10
+    from tests.data.test_published import idx
+
+    idx(cifar10(tmp_path / "torch") / "MNIST" / "raw")
+    command = ("dataset", "import", tmp_path / "torch", "--partition", "iid", "--clients", 2, "--data-set")
+    for name, samples in (("mnist", 30), ("cifar10", 50)):
+        code, stdout, err = call(*command, name, "-o", tmp_path / name)
+        assert code == 0, err
+        assert f"{samples} training" in stdout
+    code, _, err = call(*command, "svhn", "-o", tmp_path / "none")
+    assert code == 2 and "holds 'cifar10' and not svhn" in err
+
+
 def test_published_folders_are_known_by_their_files(call, tmp_path):
     from tests.data.test_published import idx, stl10, svhn, unimib
 

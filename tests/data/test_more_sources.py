@@ -51,12 +51,34 @@ def test_cifar10_keeps_its_split(tmp_path: Path) -> None:
     assert inside.train_samples == 50
 
 
-def test_cifar100_has_fine_labels(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar-100-binary"
-    folder.mkdir()
+def cifar100(root: Path) -> Path:
+    """A training file of 40 pictures and a test file of ten; picture n has the fine label 99 - n."""
+    folder = root / "cifar-100-binary"
+    folder.mkdir(parents=True)
     for name, rows in (("train", range(40)), ("test", range(40, 50))):
         content = b"".join(bytes([n % 20, 99 - n]) + PICTURES[n].tobytes() for n in rows)
         (folder / f"{name}.bin").write_bytes(content)
+    return folder
+
+
+def test_of_both_cifars_the_data_set_tells_which(tmp_path: Path) -> None:
+    root, options = cifar10(tmp_path / "in"), ImportOptions(partition=IID)
+    with pytest.raises(UserError, match="holds 'cifar10' and not cifar100"):
+        import_cifar(root, tmp_path / "out", "cifar100", options)
+    (root / "cifar-100-python").mkdir()
+    with pytest.raises(UserError, match="cifar-100-python, whose files are pickles"):
+        import_cifar(root, tmp_path / "out", "cifar100", options)
+    cifar100(root)
+    assert import_cifar(root, tmp_path / "a", "cifar100", options).train_samples == 40
+    assert import_cifar(root, tmp_path / "b", "CIFAR10", options).train_samples == 50
+    with pytest.raises(UserError, match="does not tell which files are photos"):
+        import_cifar(root, tmp_path / "out", "photos", options)
+    with pytest.raises(UserError, match="holds 'cifar10', 'cifar100' and not svhn"):
+        import_cifar(root, tmp_path / "out", "svhn", options)
+
+
+def test_cifar100_has_fine_labels(tmp_path: Path) -> None:
+    folder = cifar100(tmp_path)
     import_cifar(folder, tmp_path / "out", "cifar100", ImportOptions(partition=IID))
     data = open_data_set(tmp_path / "out", "cifar100")
     assert sorted(data.y) == sorted(99 - n for n in range(50)) and data.num_classes == 100

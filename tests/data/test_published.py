@@ -218,6 +218,27 @@ def test_idx_files_keep_their_split(tmp_path: Path, folder: str, packed: bool) -
     assert seen(data, data.test.rows) == expected(CLOTHES[30:], np.arange(30, 50) % 10)
 
 
+def test_of_several_idx_folders_the_data_set_tells_which(tmp_path: Path) -> None:
+    idx(tmp_path / "FashionMNIST/raw")
+    options = ImportOptions(partition=IID)
+    for data_set in ("mnist", "emnist"):
+        with pytest.raises(UserError, match=f"holds 'fashionmnist' and not {data_set}"):
+            import_idx(tmp_path, tmp_path / "out", data_set, options)
+    with pytest.raises(UserError, match="holds 'fashionmnist' and not mnist"):
+        import_idx(tmp_path / "FashionMNIST", tmp_path / "out", "mnist", options)
+    assert import_idx(tmp_path, tmp_path / "mine", "clothes", options).train_samples == 30
+    idx(tmp_path / "MNIST/raw")
+    for path in (tmp_path / "MNIST/raw").glob("*labels*"):
+        data = gzip.decompress(path.read_bytes())
+        path.write_bytes(gzip.compress(data[:8] + data[8:].replace(b"\x09", b"\x08")))
+    import_idx(tmp_path, tmp_path / "digits", "MNIST", options)
+    assert 9 not in open_data_set(tmp_path / "digits", "mnist").y
+    import_idx(tmp_path, tmp_path / "fashion", "fashionmnist", options)
+    assert 9 in open_data_set(tmp_path / "fashion", "fashionmnist").y
+    with pytest.raises(UserError, match="does not tell which files are clothes"):
+        import_idx(tmp_path, tmp_path / "out", "clothes", options)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.formats.published import folder_of
 from fedscale_ext.data.formats.source import Sample, Source
+from fedscale_ext.data.registry import canonical
 from fedscale_ext.util.reading import MEGA, open_plain
 
 _PIXELS = 3 * 32 * 32
@@ -19,6 +21,7 @@ _LAYOUTS = {
     "cifar-100-binary": (("train.bin",), "test.bin", 2),
 }
 _PICKLED = {"cifar-10-batches-py": "cifar-10-batches-bin", "cifar-100-python": "cifar-100-binary"}
+_OWNER = {"cifar-10-batches-bin": "cifar10", "cifar-100-binary": "cifar100"}
 _ARCHIVE = {"cifar-10-batches-bin": "cifar-10-binary.tar.gz", "cifar-100-binary": "cifar-100-binary.tar.gz"}
 
 
@@ -33,18 +36,25 @@ class CifarSource(Source):
     """The unpacked binary archive, or the folder that it lies in; see ``importers.import_cifar``."""
 
     path: Path
+    data_set: str
     kind: str = "CIFAR binary"
 
     def _folder(self) -> Path:
-        for folder in (self.path, *(self.path / name for name in _LAYOUTS)):
-            if folder.name in _LAYOUTS and folder.is_dir():
-                return folder
+        folders = [
+            (folder, _OWNER[folder.name])
+            for folder in (self.path, *(self.path / name for name in _LAYOUTS))
+            if folder.name in _LAYOUTS and folder.is_dir()
+        ]
+        owners = [owner for _, owner in folders]
         for name, binary in _PICKLED.items():
-            if self.path.name == name or (self.path / name).is_dir():
+            asked = _OWNER[binary] == canonical(self.data_set) and _OWNER[binary] not in owners
+            if (asked or not folders) and (self.path.name == name or (self.path / name).is_dir()):
                 raise UserError(
                     f"{self.path} holds {name}, whose files are pickles and are not read: get the binary version "
                     f"({_ARCHIVE[binary]} from the same page) and give its folder {binary}"
                 )
+        if folders:
+            return folder_of(self.data_set, folders, self.path)
         raise UserError(f"{self.path} holds no CIFAR: it must have the folder {' or '.join(_LAYOUTS)}")
 
     def samples(self) -> Generator[Sample, None, None]:

@@ -3,8 +3,9 @@
 import gzip
 import math
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class IdxSource(Published):
     parts = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
     endings = (".gz", "")
     subfolders = ("raw", "FashionMNIST/raw", "MNIST/raw")
+    owners: ClassVar[Mapping[str, str]] = {"FashionMNIST": "fashionmnist", "MNIST": "mnist"}
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`sources.Source`; the official split is kept."""

@@ -260,8 +260,9 @@ def import_folder(path: StrPath, out_dir: StrPath, data_set: str, options: Impor
 
 def import_cifar(path: StrPath, out_dir: StrPath, data_set: str, options: ImportOptions = _ANY) -> Written:
     """Import CIFAR-10 or CIFAR-100 (fine labels) from ``cifar-10-batches-bin`` or ``cifar-100-binary``, or the folder
-    that it lies in. The official split is kept; CIFAR has no clients, so that a partition is needed."""
-    return _import(CifarSource(Path(path).expanduser()), out_dir, data_set, options)
+    that they lie in, where ``data_set`` tells which. The official split is kept; CIFAR has no clients, so that a
+    partition is needed."""
+    return _import(CifarSource(Path(path).expanduser(), data_set), out_dir, data_set, options)
 
 
 def import_speech(path: StrPath, out_dir: StrPath, data_set: str, options: SpeechOptions = _SPEECH) -> Written:
@@ -303,9 +304,9 @@ def import_unimib(
 
 
 def import_idx(path: StrPath, out_dir: StrPath, data_set: str, options: ImportOptions = _ANY) -> Written:
-    """Import Fashion-MNIST or MNIST from the folder of its idx files, packed or not. The official split is kept; they
-    have no clients, so that a partition is needed."""
-    return _import(IdxSource(Path(path).expanduser()), out_dir, data_set, options)
+    """Import Fashion-MNIST or MNIST from the folder of its idx files, packed or not, or from torchvision's folder,
+    where ``data_set`` tells which. The official split is kept; they have no clients, so that a partition is needed."""
+    return _import(IdxSource(Path(path).expanduser(), data_set), out_dir, data_set, options)
 
 
 def import_layout(path: StrPath, out_dir: StrPath, data_set: str, options: ImportOptions = _ANY) -> Written:
