@@ -44,7 +44,7 @@ _NO_LIBROSA = (
 )
 
 # Part of the cache key: raise it when the same clip would give other features.
-FEATURES_VERSION = 1
+FEATURES_VERSION = 2
 
 
 def read_wav(path: Path) -> np.ndarray:
@@ -83,8 +83,12 @@ def resampled(clips: np.ndarray, rate: int) -> np.ndarray:
     """Resample clips int16 [N, n] from ``rate`` to 16 kHz, int16; no frequencies are added."""
     if rate == RATE:
         return clips
-    length = clips.shape[1] * RATE // rate
-    signal = np.fft.irfft(np.fft.rfft(clips, axis=1), length, axis=1) * (length / clips.shape[1])
+    count = clips.shape[1]
+    length = count * RATE // rate
+    spectrum = np.fft.rfft(clips, axis=1)
+    if length > count and count % 2 == 0:  # the last bin stands for itself and its mirror image, which now has its own
+        spectrum[:, -1] /= 2
+    signal = np.fft.irfft(spectrum, length, axis=1) * (length / count)
     return np.rint(signal).clip(-32768, 32767).astype(np.int16)
 
 
@@ -145,7 +149,7 @@ def mfcc(samples: np.ndarray) -> np.ndarray:
     spectrum = _librosa().stft(
         _clip(samples), n_fft=_MFCC_FRAME, hop_length=_HOP, window="hann", center=True, pad_mode="reflect"
     )
-    decibels = 10 * np.log10(np.maximum(bands @ (spectrum.real**2 + spectrum.imag**2), 1e-10))
+    decibels = 10 * np.log10(np.maximum(_energy(bands, spectrum), 1e-10))
     return (cosines @ np.maximum(decibels, decibels.max() - 80))[None].astype(np.float16)
 
 
@@ -159,8 +163,17 @@ def square_mfcc(samples: np.ndarray) -> np.ndarray:
     """Compute ``librosa.feature.mfcc`` of a clip, int16 [n] at 16 kHz: float16 [1, 32, 32] of (coefficient, time)."""
     librosa = _librosa()
     spectrum = librosa.stft(_clip(samples), n_fft=_LIBROSA_FRAME, hop_length=_LIBROSA_HOP)
-    decibels = librosa.power_to_db(_librosa_bands() @ (spectrum.real**2 + spectrum.imag**2))
+    decibels = librosa.power_to_db(_energy(_librosa_bands(), spectrum))
     return librosa.feature.mfcc(S=decibels, n_mfcc=SQUARE)[None].astype(np.float16)
+
+
+def _energy(bands: np.ndarray, spectrum: np.ndarray) -> np.ndarray:
+    """Energy of each band and frame, float64 [bands, frames].
+
+    The order of a product's sums depends on the processor and its threads: in float64, the features' rounding to
+    float16 hides it.
+    """
+    return bands.astype(np.float64) @ (spectrum.real**2 + spectrum.imag**2).astype(np.float64)
 
 
 def _clip(samples: np.ndarray) -> np.ndarray:
@@ -174,5 +187,4 @@ def _clip(samples: np.ndarray) -> np.ndarray:
 def log_mel(samples: np.ndarray) -> np.ndarray:
     """Compute log-mel features of a clip, int16 [n] at 16 kHz: float16 [1, 49, 40] of (time, band)."""
     spectrum = _librosa().stft(_clip(samples), n_fft=_FRAME, hop_length=_HOP, window="hann", center=False)
-    energy = _bands() @ (spectrum.real**2 + spectrum.imag**2)
-    return np.log(energy + LOG_MEL_FLOOR).T[None].astype(np.float16)
+    return np.log(_energy(_bands(), spectrum) + LOG_MEL_FLOOR).T[None].astype(np.float16)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.audio import CLIP, log_mel, mfcc, read_wav, square_mfcc, write_wav
+from fedscale_ext.data import audio
+from fedscale_ext.data.audio import CLIP, log_mel, mfcc, read_wav, resampled, square_mfcc, write_wav
 
 pytest.importorskip("librosa", reason="features are computed with librosa")
 
@@ -126,3 +127,26 @@ def test_moss_has_librosas_own_cepstra() -> None:
     late[8192:] = tone(440)[8192:]
     heard = square_mfcc(late)[0, 0].astype(np.float64)
     assert np.ptp(heard[:15]) == 0 and (heard[15:31] > heard[0]).all()
+
+
+@pytest.mark.parametrize("features", [log_mel, mfcc, square_mfcc])
+def test_features_do_not_depend_on_the_order_of_sums(features, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other processors and numbers of threads have it; sums in float32 differ then."""
+    rng, energy = np.random.default_rng(4), audio._energy
+    clips = [(tone(200 + 50 * row) + rng.normal(0, 300, CLIP)).astype(np.int16) for row in range(10)]
+    usual = [features(clip) for clip in clips]
+    order = rng.permutation(2048)
+
+    def in_another_order(bands: np.ndarray, spectrum: np.ndarray) -> np.ndarray:
+        columns = order[order < bands.shape[1]]
+        return energy(bands[:, columns], spectrum[columns])
+
+    monkeypatch.setattr(audio, "_energy", in_another_order)
+    assert all(np.array_equal(features(clip), of) for clip, of in zip(clips, usual, strict=True))
+
+
+@pytest.mark.parametrize("count", [800, 801])
+def test_a_resampled_clip_goes_through_its_samples(count: int) -> None:
+    clips = np.random.default_rng(5).integers(-8000, 8000, (2, count)).astype(np.int16)
+    clips[1] = np.where(np.arange(count) % 2 == 0, 1000, -1000)  # the highest frequency
+    assert np.abs(resampled(clips, 8000)[:, ::2].astype(int) - clips).max() <= 1
