@@ -55,6 +55,15 @@ def _cache_folders(data_dir: Path) -> list[Path]:
     return [*([] if beside.is_symlink() else [beside]), Path(home) / "fedscale_ext"]
 
 
+def _places(data_dir: Path, key: str) -> list[Path]:
+    """The cache of that key in each cache folder. All data folders share the user's: there the name tells whose it is.
+
+    Folders may have equal csv files, and files of equal sizes and times.
+    """
+    of_folder = hashlib.sha256(f"{key}\n{data_dir.resolve()}".encode(errors="surrogateescape")).hexdigest()[:32]
+    return [folder / (key if folder.name == FOLDER else of_folder) for folder in _cache_folders(data_dir)]
+
+
 def _key(mappings: Sequence[Mapping], shape: Shape, values: bool = False) -> str:
     versions = (DECODER_VERSION, *((FEATURES_VERSION,) if values else ()))
     digest = hashlib.sha256(repr((*versions, shape, [len(part) for part in mappings])).encode())
@@ -201,22 +210,23 @@ def open_cache(
     Raises UserError naming a file that cannot be decoded, or when nothing can be written anywhere.
     """
     key, samples = _key(mappings, shape, values), sum(map(len, mappings))
-    cache_folders = _cache_folders(data_dir)
-    for cache_folder in cache_folders:
-        cached = _open(cache_folder / key, samples, shape, values)
+    places = _places(data_dir, key)
+    for place in places:
+        cached = _open(place, samples, shape, values)
         if cached is not None:
             return cached
-    for cache_folder in cache_folders:
+    for place in places:
+        cache_folder = place.parent
         folder = _temporary_folder(cache_folder)
         if folder is None:
             continue
         try:
             with _one_at_a_time(cache_folder):
-                cached = _open(cache_folder / key, samples, shape, values)  # another process may have made it meanwhile
+                cached = _open(place, samples, shape, values)  # another process may have made it meanwhile
                 if cached is not None:
                     return cached
                 _fill(folder, mappings, shape, values, progress)
-                return _publish(folder, cache_folder / key, samples, shape, values)
+                return _publish(folder, place, samples, shape, values)
         except OSError as error:
             raise UserError(
                 f"the decoded samples cannot be cached in {cache_folder}: {error.strerror} "
@@ -224,5 +234,5 @@ def open_cache(
             ) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    names = " or ".join(map(str, cache_folders))
+    names = " or ".join(str(place.parent) for place in places)
     raise UserError(f"no cache can be written in {names}: set XDG_CACHE_HOME to a writable folder")

@@ -81,6 +81,21 @@ def test_a_folder_that_cannot_be_written_uses_the_cache_home(make_folder, tmp_pa
         open_data_set(folder, "femnist")
 
 
+def test_the_cache_home_tells_equal_folders_apart(make_folder, tmp_path):
+    """Their csv files, and the sizes and times of their pictures, are equal."""
+    folder, other = make_folder(ROWS), tmp_path / "other"
+    (folder / cache.FOLDER).write_text("a file where the folder would be")
+    shutil.copytree(folder, other)
+    for path in other.rglob("*.png"):
+        path.write_bytes((folder / "img" / f"{(int(path.stem) + 1) % len(ROWS)}.png").read_bytes())
+    sizes = {path.stat().st_size for path in other.rglob("*.png")}
+    assert len(sizes) == 1
+    for path in (*folder.rglob("*"), *other.rglob("*")):
+        os.utime(path, (0, 0))
+    first, second = open_data_set(folder, "femnist"), open_data_set(other, "femnist")
+    assert np.array_equal(second.x[0], first.x[1]) and second.digest != first.digest
+
+
 def test_abandoned_folders_are_cleared_and_new_ones_kept(make_folder):
     folder = make_folder(ROWS)
     for name in ("tmp-old", "tmp-new"):
