@@ -14,6 +14,7 @@ from fedscale_ext.data.importing.importers import import_folder, import_layout, 
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.importing.sole_writer import sole_writer
+from fedscale_ext.data.inputs import read_inputs
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.synthetic.synthesize import synthesize
 
@@ -173,6 +174,15 @@ def test_broken_npz_leaves_nothing_behind(tmp_path, arrays, said):
     with pytest.raises(UserError, match=said):
         import_npz(tmp_path / "bad.npz", tmp_path / "out", "femnist")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.npz"]
+
+
+@pytest.mark.parametrize("size", [(4, 32, 32), (32, 32, 4), (2, 32, 32), (3, 0, 32)])
+def test_pictures_to_be_resized_have_one_or_three_channels(tmp_path, size):
+    np.savez(tmp_path / "small.npz", x=np.zeros((4, *size), np.uint8), y=np.arange(4), client=np.arange(4))
+    with pytest.raises(UserError, match=r"array 'x' of .* has shape .*: pictures have 1 or 3 channels"):
+        import_npz(tmp_path / "small.npz", tmp_path / "out", "cifar10", NpzOptions(shape=(32, 32)))
+    with pytest.raises(UserError, match="pictures have 1 or 3 channels"):
+        list(read_inputs(tmp_path / "small.npz", "cifar10", (3, 32, 32)))
 
 
 def test_what_is_no_npz_is_refused(tmp_path):

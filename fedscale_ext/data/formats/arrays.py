@@ -23,7 +23,7 @@ def arranged(
         x: [N, H, W], [N, H, W, C] or [N, C, H, W]; bytes, floats in 0..1, or numbers for a data set of values.
         where: What to call the array in sentences.
         entry: The data set, None for a kind of one's own.
-        sides: Shape that pictures will be resized to, None for none.
+        sides: Shape that pictures will be resized to, so that they may be larger than a model takes; None for none.
         notes: Gets a sentence where pixels are changed, and where pictures may have been meant in another order.
 
     Raises:
@@ -40,6 +40,10 @@ def arranged(
             notes.append(either)
     if x.ndim != 4:
         raise UserError(f"{where} has shape {x.shape}: it must be images [N, H, W(, C)]")
+    if not (entry and entry.values) and (x.shape[1] not in _CHANNELS or 0 in x.shape[2:]):
+        raise UserError(
+            f"{where} has shape {x.shape}: pictures have 1 or 3 channels, as the first or last axis, and no empty side"
+        )
     if sides is None:
         try:
             check_shape(x.shape[1:])
