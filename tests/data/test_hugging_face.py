@@ -293,6 +293,14 @@ def test_a_label_that_is_hidden_is_one_sentence(fake: Library, tmp_path: Path) -
         import_datasets(fake.saved(tmp_path / "saved", only=dataset), tmp_path / "out", "own-shapes", COLUMNS)
 
 
+def test_a_client_that_is_missing_is_one_sentence(fake: Library, tmp_path: Path) -> None:
+    cells = {"img": [Image.fromarray(X[row][0]) for row in (0, 1)], "kind": [0, 1], "who": [0, -1]}
+    dataset = fake.table(cells, {"kind": NAMES, "who": ["ada", "ben"]}, ["img"])
+    options = DatasetsOptions(client="who", y="kind")
+    with pytest.raises(UserError, match=r"column who .* has no client for row 1 .*, which is -1"):
+        import_datasets(fake.saved(tmp_path / "saved", only=dataset), tmp_path / "out", "own-shapes", options)
+
+
 def test_files_outside_of_the_librarys_cache_are_never_opened(fake: Library, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     for name in ("cache/in.png", "out.png"):

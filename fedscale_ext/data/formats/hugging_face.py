@@ -219,12 +219,8 @@ class DatasetsSource(Source):
     def _named(self, labels: list[np.ndarray], names: list[str], where: str) -> list[np.ndarray]:
         """Labels of classes that have names: a known data set gives them its own numbers."""
         for part in labels:
-            beyond = (part < 0) | (part >= len(names))
-            if beyond.any():
-                label = part[int(np.argmax(beyond))]
-                raise UserError(
-                    f"{where} has no class for {row_of(beyond)}, which is {label}: choose splits with labels by --split"
-                )
+            if missing := _without_name(part, names):
+                raise UserError(f"{where} has no class for {missing}: choose splits with labels by --split")
         entry = known(self.data_set)
         numbers = [entry.label(name) for name in names] if entry else []
         if numbers and None not in numbers:
@@ -246,7 +242,17 @@ class DatasetsSource(Source):
                 raise UserError(f"{where} has no name in {row_of(owner == '')}: give every sample a client")
             return owner
         numbers = whole_numbers(cells, where)
-        return np.array([names[number] for number in numbers]) if names else numbers
+        if not names:
+            return numbers
+        if missing := _without_name(numbers, names):
+            raise UserError(f"{where} has no client for {missing}: give every sample a client")
+        return np.array(names)[numbers]
+
+
+def _without_name(numbers: np.ndarray, names: Sequence[str]) -> str:
+    """The first row whose number, int64 [n], has no name, in words; "" where each has one."""
+    beyond = (numbers < 0) | (numbers >= len(names))
+    return f"{row_of(beyond)}, which is {numbers[int(np.argmax(beyond))]}" if beyond.any() else ""
 
 
 def _cells(part: Any, column: str, where: str) -> list[Any]:
