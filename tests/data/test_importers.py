@@ -326,6 +326,8 @@ def test_leaf_json(tmp_path):
         ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0, 0]], "y": [1]}}}', "no square"),
         ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0, 0, 2]], "y": [1]}}}', r"0\.\.1"),
         ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0], [1]], "y": [1, 2]}}}', "list of numbers"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[1], [0], [1], [1]], "y": [1, 2]}}}', "4 samples x and 2 labels"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[1], [0]], "y": []}}}', "2 samples x and 0 labels"),
         ('{"users": ["a"], "user_data": {"a": {"x": [[1, 0, 0, 1]], "y": ["b"]}}}', "integers"),
     ],
 )
@@ -356,6 +358,8 @@ def test_parquet(tmp_path):
     assert (report.clients, report.train_samples, report.test_samples) == (2, 8, 2)
     data = open_data_set(tmp_path / "out", "femnist")
     assert samples_of(data, 2) == {X[n].tobytes(): 52 + n for n in range(5, 10)}
+    parquet.write_table(arrow.table(table | {"writer_id": [0] * 5 + [1] * 5}), tmp_path / "numbers.parquet")
+    assert import_parquet(tmp_path / "numbers.parquet", tmp_path / "numbers").clients == 2
     parquet.write_table(arrow.table({"image": images}), tmp_path / "bad.parquet")
     with pytest.raises(UserError, match="lacks the column character, writer_id"):
         import_parquet(tmp_path / "bad.parquet", tmp_path / "bad")

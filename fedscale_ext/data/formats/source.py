@@ -157,6 +157,11 @@ class LeafSource(Source):
                 ) from error
             for user, x, y in records:
                 labels = whole_numbers(y, f"labels of user {user!r} in {file}")
+                if not isinstance(x, list) or len(x) != len(labels):
+                    numbers = len(x) if isinstance(x, list) else "no list of"
+                    raise UserError(
+                        f"user {user!r} in {file} has {numbers} samples x and {len(labels)} labels y: correct the file"
+                    )
                 if not len(labels):
                     self._empty.append(user)
                     continue
@@ -215,7 +220,11 @@ class ParquetSource(Source):
                         image, where = record["image"], f"row {row} of {path} (counted from 0)"
                         data = image.get("bytes") if isinstance(image, dict) else None
                         label = record["character"]
-                        if not isinstance(data, bytes) or not isinstance(label, int) or not record["writer_id"]:
+                        if (
+                            not isinstance(data, bytes)
+                            or not isinstance(label, int)
+                            or record["writer_id"] in (None, "")
+                        ):
                             raise UserError(f"{where} lacks the image's bytes, a writer_id or an integer character")
                         pixels = self._pictures.read(data, where)
                         yield Sample(pixels, label, str(record["writer_id"]), None, where)
