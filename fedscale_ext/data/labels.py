@@ -106,7 +106,7 @@ def number_classes(
         return Classes(labels, declared, names, [])
     values, ranks = np.unique(labels, return_inverse=True)
     if names or np.array_equal(values, np.arange(len(values))):
-        return Classes(labels, max(len(names), len(values)), names, [])
+        return Classes(labels, max(len(names), int(values[-1]) + 1), names, [])
     note = f"labels {listed(values.tolist(), 8)} became classes {_range(len(values))}"
     return Classes(ranks.reshape(-1).astype(np.int64), len(values), [str(value) for value in values.tolist()], [note])
 

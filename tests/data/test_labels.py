@@ -220,3 +220,17 @@ def test_an_empty_label_is_no_class(tmp_path: Path, empty: str) -> None:
     with pytest.raises(UserError, match="the labels in 'y' are not complete, one is empty: give each sample a label"):
         imported(tmp_path / "in", ["a", "b"] * 5 + ["a", empty])
     assert not (tmp_path / "in" / "out").exists()
+
+
+def test_a_folder_that_names_only_its_first_classes_is_written_anew(tmp_path: Path) -> None:
+    imported(tmp_path, np.resize([0, 1, 2, 4], 12))
+    out = tmp_path / "out"
+    for path in (out / "client_data_mapping").glob("*.csv"):
+        rows = path.read_text().replace(",4,3\n", ",4,4\n")
+        path.write_text(rows)
+    about = json.loads((out / "dataset.json").read_text())
+    del about["classes"]
+    (out / "dataset.json").write_text(json.dumps(about | {"label_names": ["0", "1"]}))
+    options = ImportOptions(partition=Partition("iid", 2))
+    assert import_layout(out, tmp_path / "anew", "own", options).classes == 5
+    assert open_data_set(tmp_path / "anew", "own").num_classes == 5
