@@ -65,6 +65,17 @@ def test_leafs_split_is_kept_and_windows_are_its_own(tmp_path: Path) -> None:
     assert import_text(tmp_path / "leaf", tmp_path / "fewer", options=TextOptions(stride=3)).train_samples == 4
 
 
+def test_a_speaker_with_windows_in_one_file_is_not_left_out(tmp_path: Path) -> None:
+    written(tmp_path / "leaf" / "train" / "a.json", leaf({"A": TEXT, "B": TEXT}, 0, 3))
+    content = leaf({"A": TEXT}, 90, 92)
+    for speaker in ("B", "C"):
+        content["users"].append(speaker)
+        content["user_data"][speaker] = {"x": [], "y": []}
+    written(tmp_path / "leaf" / "test" / "a.json", content)
+    report = import_text(tmp_path / "leaf", tmp_path / "out")
+    assert (report.clients, report.left_out) == (2, 1)
+
+
 def test_texts_are_cut_so_that_every_symbol_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path / "texts.json", {"A": TEXT, "B": TEXT[:81], "C": TEXT[:80]})
     report = import_text(path, tmp_path / "out", options=TextOptions(test_fraction=0.3))

@@ -39,7 +39,7 @@ class TextSource(Source):
     data_set: str
     stride: int | None = None
     kind: str = "text"
-    left_out: int = field(default=0, init=False)  # speakers without a whole window
+    left_out: int = field(default=0, init=False)  # speakers without a whole window in any file
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`sources.Source`; by speaker."""
@@ -48,16 +48,17 @@ class TextSource(Source):
             raise UserError(f"{self.path} holds text: import it as shakespeare")
         if self.stride is not None and self.stride < 1:
             raise UserError(f"a stride of {self.stride} goes nowhere: give 1 or more")
+        some: dict[str, bool] = {}  # whether a speaker has a window
         for file, test in leaf_files(self.path):
             content = _read(file)
             leaf = "user_data" in content
             for speaker, raw in _by_speaker(content, file):
                 windows = self._published(raw, speaker, file, entry, test) if leaf else self._cut(raw, entry)
-                none = True
+                some.setdefault(speaker, False)
                 for x, label in windows:
-                    none = False
+                    some[speaker] = True
                     yield Sample(x.astype(VALUES).reshape(entry.shape), label, speaker, test)
-                self.left_out += none
+        self.left_out = sum(not has for has in some.values())
 
     def _cut(self, text: str, entry: KnownDataSet) -> Iterator[tuple[np.ndarray, int]]:
         """Windows of a text, one ``stride`` after the other."""
