@@ -240,7 +240,8 @@ def test_jobs_report_what_decoding_changes(make_folder) -> None:
     expected = (
         "1 of 4 pictures was resized to 1x28x28 (1 of 1100x1300)",
         "1 of 4 pictures changed the ratio of height to width by resizing",
-        "1 of 4 pictures had an EXIF orientation, which was not applied, as in FedScale: an import applies it",
+        "1 of 4 pictures had an EXIF orientation, which was not applied, as in FedScale: "
+        "an import of the picture files applies it",
     )
     for _ in range(2):  # decoded, then from the cache
         data = open_data_set(folder, "own", input_shape=(1, 28, 28))

@@ -109,6 +109,10 @@ class Conversions:
             (self.deep, "had 16 bits per channel, of which the upper 8 were kept"),
             (self.animated, "had several frames, of which the first was taken"),
             (self.turned, f"{_were(self.turned)} turned upright by the EXIF orientation"),
-            (self.tilted, "had an EXIF orientation, which was not applied, as in FedScale: an import applies it"),
+            (
+                self.tilted,
+                "had an EXIF orientation, which was not applied, as in FedScale: "
+                "an import of the picture files applies it",
+            ),
         ]
         return notes + [f"{number:,} of {all_of} {what}" for number, what in counts if number]
