@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.audio import FEATURES_VERSION
-from fedscale_ext.data.folders import new_folder
+from fedscale_ext.data.folders import clear_abandoned, new_folder
 from fedscale_ext.data.images import DECODER_VERSION
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.mapping import Mapping
@@ -28,7 +27,6 @@ from fedscale_ext.util.reading import open_plain, read_json
 
 FOLDER = ".fedscale_ext_cache"
 _MOST_NOTES = 20
-_ABANDONED_S = 24 * 3600.0
 
 Progress = Callable[[int, int], None]
 """Called with (samples done, samples in all); the latter is 0 while unknown."""
@@ -154,10 +152,7 @@ def _temporary_folder(parent: Path) -> Path | None:
     """A new folder to build in, None where nothing can be written; abandoned ones are cleared away."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        for old in parent.glob("tmp-*"):
-            with contextlib.suppress(OSError):
-                if time.time() - old.stat().st_mtime > _ABANDONED_S:
-                    shutil.rmtree(old, ignore_errors=True)
+        clear_abandoned(parent, "tmp-")
         return new_folder(parent, "tmp-")
     except OSError:
         return None

@@ -305,6 +305,17 @@ def leaf(users, first):
     return json.dumps({"users": users, "num_samples": [5] * len(users), "user_data": data})
 
 
+def test_what_a_killed_import_left_is_cleared_after_a_day(npz, tmp_path):
+    names = (".out.unfinished-old", ".out.unfinished-new", ".out.original", ".other.unfinished-old")
+    for name in names:
+        (tmp_path / name).mkdir()
+        if name != ".out.unfinished-new":
+            os.utime(tmp_path / name, (0, 0))
+    import_npz(npz, tmp_path / "out", "femnist")
+    assert [name for name in names if (tmp_path / name).exists()] == list(names[1:])
+    assert len(list(tmp_path.glob(".out.*"))) == 2
+
+
 def test_leaf_json(tmp_path):
     (tmp_path / "all.json").write_text(leaf(["f1", "f2"], 0))
     report = import_leaf(tmp_path / "all.json", tmp_path / "out")

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
-from fedscale_ext.data.folders import new_folder
+from fedscale_ext.data.folders import clear_abandoned, new_folder
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.grouping import grouped
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
@@ -132,9 +132,9 @@ def already_written(
 class LayoutWriter:
     """Collects samples in a folder beside ``out_dir`` that :meth:`finish` renames to it.
 
-    Use as a context manager; leaving it without :meth:`finish` removes what was written. Only a few
-    numbers per sample stay in memory. Pictures are PNG files, values
-    npy, speech wav, 1,000 to a folder, numbered as they came.
+    Use as a context manager; leaving it without :meth:`finish` removes what was written. Where the process was killed,
+    a later one of that name removes it after a day. Only a few numbers per sample stay in memory. Pictures are PNG
+    files, values npy, speech wav, 1,000 to a folder, numbered as they came.
     """
 
     def __init__(
@@ -153,7 +153,9 @@ class LayoutWriter:
         self._images = "train/images" if self.entry and self.entry.split_folders else "images"
         try:
             out_dir.parent.mkdir(parents=True, exist_ok=True)
-            self._folder = new_folder(out_dir.parent, f".{out_dir.name}.")
+            unfinished = f".{out_dir.name}.unfinished-"
+            clear_abandoned(out_dir.parent, unfinished)
+            self._folder = new_folder(out_dir.parent, unfinished)
         except OSError as error:
             raise UserError(f"{out_dir} cannot be written: {error.strerror}") from error
 
