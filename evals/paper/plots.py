@@ -125,10 +125,12 @@ def curves(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> None:
     """Mean client accuracy against MACs spent so far, a panel per data set (Figure 7); a line per run."""
     runs = _with_jobs(runs)
     figure, axes = panels(experiment, _datas(runs))
+    arms = list(dict.fromkeys(run.arm.label for run in runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
-        for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
+        for (label, _), group in _groups(runs, data).items():
+            color = COLORS[arms.index(label) % len(COLORS)]
             for run in group:
-                axis.plot(*zip(*accuracy_by_cost(run.job), strict=True), color=COLORS[number % len(COLORS)],
+                axis.plot(*zip(*accuracy_by_cost(run.job), strict=True), color=color,
                           label=label if run is group[0] else None)  # fmt: skip
         logarithmic(axis)
         axis.set_xlabel("training cost so far, TMACs")
@@ -142,8 +144,10 @@ def by_round(experiment: "Experiment", runs: Sequence["Run"], path: Path) -> Non
     """Accuracy of the whole model on all test samples by round, a panel per data set; the mean over seeds."""
     runs = _with_jobs(runs)
     figure, axes = panels(experiment, _datas(runs))
+    arms = list(dict.fromkeys(run.arm.label for run in runs))
     for axis, data in zip(axes, _datas(runs), strict=True):
-        for number, ((label, _), group) in enumerate(_groups(runs, data).items()):
+        for (label, _), group in _groups(runs, data).items():
+            number = arms.index(label)
             curves = [dict(global_accuracies(run.job)) for run in group]
             rounds = sorted(set.intersection(*map(set, curves)))
             means = [100 * np.mean([one[round] for one in curves]) for round in rounds]

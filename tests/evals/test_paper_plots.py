@@ -61,6 +61,20 @@ def test_every_bar_has_a_name_where_data_sets_have_different_ones(drawn: list[Fi
     assert names == [["a", "b"], ["a"]]
 
 
+@pytest.mark.parametrize("plot", [plots.curves, plots.by_round])
+def test_a_legends_colours_are_those_of_all_panels(
+    plot: plots.Plot, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("accuracy_by_cost", "global_accuracies"):
+        monkeypatch.setattr(plots, name, lambda job: [(1, 0.1), (2, 0.2)])
+    pairs = (("a", "x"), ("b", "x"), ("c", "x"), ("b", "y"), ("c", "y"))
+    plot(EXPERIMENT, [Run(Arm(label), data, 1, NOWHERE) for label, data in pairs], Path("a.png"))
+    (key,) = drawn[0].legends
+    named = {text.get_text(): line.get_color() for text, line in zip(key.get_texts(), key.get_lines(), strict=True)}
+    shown = [(str(line.get_label()), line.get_color()) for axis in drawn[0].axes for line in axis.lines]
+    assert len(shown) == len(pairs) and all(named[label] == color for label, color in shown)
+
+
 @pytest.mark.parametrize("high", [0.04, 0.08, 0.3, 5.0, 4000.0])
 def test_labels_of_a_logarithmic_axis_do_not_overlap(drawn: list[Figure], high: float) -> None:
     two = [Run(Arm("a", x=x), "har", 1, NOWHERE, {"TMACs": x, "accuracy %": 1.0}) for x in (0.012, high)]
