@@ -5,11 +5,13 @@ FedScale's trace.
 """
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from evals.paper.runs import replace_file
 from fedscale_ext.core.streams import stream
 from fedscale_ext.population.resample import resample_capacity
 
@@ -27,11 +29,12 @@ def write_devices(names: Sequence[str], seed: int, path: Path) -> Path:
     """Write the device trace of clients by name, and return its path."""
     bandwidth = resample_capacity(len(names), seed).communication_kbps
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["client_id", "computation", "communication"])
-        rows.writerows(
-            [name, SLOWEST_MS / 2 ** int(kind), round(float(kbps), 3)]
-            for name, kind, kbps in zip(names, kinds_of(len(names), seed), bandwidth, strict=True)
-        )
+    text = io.StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(["client_id", "computation", "communication"])
+    rows.writerows(
+        [name, SLOWEST_MS / 2 ** int(kind), round(float(kbps), 3)]
+        for name, kind, kbps in zip(names, kinds_of(len(names), seed), bandwidth, strict=True)
+    )
+    replace_file(path, text.getvalue())  # workers write and read it at once
     return path

@@ -66,14 +66,14 @@ class Row:
     def job_keys(self, task: Task, folder: Path) -> dict[str, Any]:
         """Return the job_conf keys of the row on a task, whose networks are written into ``folder``."""
         stand_in = values(task, folder)
-        stages = task.stages.get(self.method, {})
-        keys = {"model": "$small", "capacity_model": "$weakest", **self.keys, **stages}
+        shared = {"model": "$small", "capacity_model": "$weakest", **task.stages.get(self.method, {})}
+        keys = self._named(shared) | self._named(self.keys)
         if "$space" in keys.values() and task.networks.space is None:
             raise UserError(f"{task.title} has no supernet yet, which {self.method} searches")
-        return {
-            key.replace("$.", f"{self.method}."): stand_in.get(value, value) if isinstance(value, str) else value
-            for key, value in keys.items()
-        }
+        return {key: stand_in.get(value, value) if isinstance(value, str) else value for key, value in keys.items()}
+
+    def _named(self, keys: Mapping[str, Any]) -> dict[str, Any]:
+        return {key.replace("$.", f"{self.method}."): value for key, value in keys.items()}
 
 
 def values(task: Task, folder: Path) -> dict[str, Any]:
@@ -194,6 +194,9 @@ def rows_of(method: str, settings: Sequence[str]) -> dict[str, Row]:
             raise UserError(f"--set {key}: all rows of the benchmark have the same {key}; leave it out")
         if key == "learning_rate":
             raise UserError("--set learning_rate: the benchmark tries learning rates; name yours with --rate")
-        keys[key] = yaml.safe_load(value)
+        try:
+            keys[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"--set {setting}: {value} is no YAML; put it in quotes") from None
     shown = ", ".join(setting.removeprefix(f"{method}.") for setting in settings)
     return {f"{method} ({shown})" if shown else method: Row(method, keys, is_users=True)}

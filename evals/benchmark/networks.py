@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from evals.benchmark.devices import KINDS
+from evals.paper.runs import replace_file
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE, Cell
@@ -53,7 +54,7 @@ class Networks:
         folder.mkdir(parents=True, exist_ok=True)
         specs = self.specs(shape, classes)
         for name, spec in specs.items():
-            (folder / f"{name}.json").write_text(json.dumps(spec.to_json()), encoding="utf-8")
+            replace_file(folder / f"{name}.json", json.dumps(spec.to_json()))  # workers write and read them at once
         return {name: str(folder / f"{name}.json") for name in specs}
 
     def specs(self, shape: Shape, classes: int) -> dict[str, ModelSpec]:

@@ -158,6 +158,32 @@ def test_a_method_of_ones_own_has_a_row(tmp_path: Path) -> None:
     assert any(line.startswith("| mine | your own |") for line in pages.results_page([*lines(), mine]).splitlines())
 
 
+@pytest.mark.parametrize("key", ["fednas.search_rounds", "$.search_rounds"])
+def test_settings_of_ones_own_stand_above_a_tasks_stages(key: str, tmp_path: Path) -> None:
+    (row,) = rows_of("fednas", ["model=$space", f"{key}=7"]).values()
+    assert row.job_keys(TASKS["har"], tmp_path)["fednas.search_rounds"] == 7
+    assert ROWS["FedNAS"].job_keys(TASKS["har"], tmp_path)["fednas.search_rounds"] == 3
+
+
+def test_a_setting_that_is_no_yaml_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--set model=\[a: \[a is no YAML"):
+        rows_of("fedavg", ["model=[a"])
+
+
+def test_shared_files_are_replaced_and_not_rewritten_in_place(tmp_path: Path) -> None:
+    """Other workers may be reading them."""
+    har = TASKS["har"]
+
+    def inodes() -> dict[Path, int]:
+        write_devices(["a", "b"], 1, tmp_path / "devices.csv")
+        har.networks.written(har.shape, har.classes, tmp_path)
+        return {path: path.stat().st_ino for path in tmp_path.iterdir()}
+
+    before, after = inodes(), inodes()
+    assert len(before) > 5 and before.keys() == after.keys()
+    assert all(after[path] != inode for path, inode in before.items())
+
+
 def test_a_method_that_is_not_installed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--tasks", "har", "--method", "heterofi"]) == 2
     assert main(["--tasks", "har", "--method", "heterofl", "--set", "model"]) == 2
