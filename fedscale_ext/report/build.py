@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,11 +107,15 @@ def _title(arms: Sequence[Arm]) -> str:
 
 
 def _with_distinct_names(jobs: Sequence[LoadedJob]) -> list[LoadedJob]:
-    """Runs of one job_name are told apart by their time stamp."""
+    """Runs of one job_name are told apart by their time stamp, and by a number where that is one, too."""
     names = [job.name for job in jobs]
+    stamped = [job.name if names.count(job.name) == 1 else f"{job.name}_{job.folder.name}" for job in jobs]
+    distinct: list[str] = []
+    for name in stamped:
+        numbered = (f"{name}_{number}" for number in count(2))
+        free = (each for each in numbered if each not in stamped and each not in distinct)
+        distinct.append(next(free) if name in distinct else name)
     return [
-        job
-        if names.count(job.name) == 1
-        else replace(job, header={**job.header, "job_name": f"{job.name}_{job.folder.name}"})
-        for job in jobs
+        job if job.name == name else replace(job, header={**job.header, "job_name": name})
+        for job, name in zip(jobs, distinct, strict=True)
     ]
