@@ -25,6 +25,7 @@ from fedscale_ext.report.arms import differences
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.util.commit import ABSENT, CHANGED
 from fedscale_ext.util.reading import MEGA, read_json
+from fedscale_ext.util.yaml_reading import load_yaml
 
 SEEDS = (0, 1, 2, 3, 4)
 CLIENTS = {"openimage": 13_771, "femnist": 3_400, "speech": 2_618}  # of FedScale's data sets
@@ -108,12 +109,22 @@ def _lacks_of_commit(jobs: Sequence[LoadedJob]) -> list[str]:
 def lacks_of_tuned(job: LoadedJob, tuned: Tuned) -> list[str]:
     """Tell whether the jobs ran with another value than the one named as chosen."""
     names = (tuned.key, f"{job.header['method']}.{tuned.key}")
-    known = next((job.settings[name] for name in names if name in job.settings), None)
-    try:
-        same = known == yaml.safe_load(tuned.chosen) or str(known) == tuned.chosen
-    except yaml.YAMLError:
-        same = str(known) == tuned.chosen
+    name = next((name for name in names if name in job.settings), None)
+    known = None if name is None else job.settings[name]
+    same = str(known) == tuned.chosen or (name is not None and known == _as_configured(name, tuned.chosen))
     return [] if same else [f"the jobs ran with {tuned.key} {known}, not with the chosen {tuned.chosen}"]
+
+
+def _as_configured(key: str, text: str) -> Any:
+    """The value, as JSON has it, that a job has from --set KEY=TEXT; the text itself where it is refused."""
+    try:
+        value = load_yaml(text)
+    except ValueError:
+        value = text
+    try:
+        return json.loads(json.dumps(make_config({}, {key: value}).echo()[key]))
+    except UserError:
+        return text
 
 
 def entry(

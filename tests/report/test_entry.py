@@ -142,6 +142,9 @@ def test_tuning_must_be_told_and_be_what_ran(loaded):
         == []
         == lacks_of_tuned(loaded[0], Tuned("learning_rate", ("5e-2",), "0.050"))
     )
+    assert lacks_of_tuned(loaded[0], Tuned("reference_macs", ("3e8",), "3e8")) == []
+    assert lacks_of_tuned(loaded[0], Tuned("use_cuda", ("yes",), "yes")) == []
+    assert lacks_of_tuned(loaded[0], Tuned("reference_macs", ("[3e8",), "[3e8")) != []
     wrong = lacks_of_tuned(loaded[0], Tuned("learning_rate", ("0.1",), "0.1"))
     assert wrong == ["the jobs ran with learning_rate 0.05, not with the chosen 0.1"]
 
