@@ -22,7 +22,7 @@ from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.commas import at_commas, rejoined
 from fedscale_ext.util.package import PACKAGE
 from fedscale_ext.util.reading import read_plain
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import first_fault, truth_for_number
 from fedscale_ext.util.yaml_reading import MAX_BYTES, load_yaml
 
 SECRET = {"wandb_token"}
@@ -216,6 +216,8 @@ def load_config(conf: str | Path | ConfFile, overrides: Sequence[str] = ()) -> J
             key, value = "auth", {**auth, name: value}
         (cluster if key in ClusterKeys.model_fields else flat)[key] = value
         overridden.add(key)
+    if "ps_ip" in overridden:
+        flat.pop("ps_ip", None)
     if cluster.get("worker_ips") and not isinstance(cluster["worker_ips"], list):
         cluster["worker_ips"] = [cluster["worker_ips"]]
     return make_config(cluster, flat, path, overridden)
@@ -248,15 +250,16 @@ def make_config(
     clean = {key: value for key, value in cluster.items() if value is not None}
     policy = or_none(fedscale_keys.get("gradient_policy"))
     if policy is not None:
-        if policy not in _POLICY_METHODS:
+        if not isinstance(policy, str) or policy not in _POLICY_METHODS:
             location, guess = where("gradient_policy"), did_you_mean(str(policy), _POLICY_METHODS)
             raise UserError(
                 f"{location}: gradient_policy {policy!r} is not built; it may be {', '.join(_POLICY_METHODS)}{guess}"
             )
         job_keys.setdefault("method", _POLICY_METHODS[policy])
     # a driver that passes ps_ip beside job_conf gives it as a flag: one meaning, one place
-    if "ps_ip" in clean:
-        fedscale_keys.setdefault("ps_ip", clean["ps_ip"])
+    if "ps_ip" in clean and fedscale_keys.setdefault("ps_ip", clean["ps_ip"]) != clean["ps_ip"]:
+        both = f"{clean['ps_ip']} beside job_conf and {fedscale_keys['ps_ip']} below it"
+        raise UserError(f"{where('ps_ip')}: ps_ip is {both}; keep one of them")
     config = JobConfig(
         cluster=_validated(ClusterKeys, clean, where),
         job=_validated(JobKeys, job_keys, where),
@@ -357,12 +360,16 @@ def _flatten(job_conf: Any, path: Path) -> dict[str, Any]:
     return flat
 
 
-def _validated(model: type, values: Mapping[str, Any], where: Callable[[str], str]) -> Any:
+def _validated(model: type[BaseModel], values: Mapping[str, Any], where: Callable[[str], str]) -> Any:
     try:
-        return model(**values)
+        valid = model(**values)
+        fault = truth_for_number({key: field.annotation for key, field in model.model_fields.items()}, values)
     except ValidationError as error:
-        key, value, requirement = first_fault(error)
-        raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {value!r}; {requirement}") from None
+        valid, fault = None, first_fault(error)
+    if fault is None:
+        return valid
+    key, value, requirement = fault
+    raise UserError(f"{where(re.split(r'[.[]', key)[0])}: key {key!r} is {value!r}; {requirement}")
 
 
 def _scalar(value: Any) -> Any:

@@ -11,7 +11,7 @@ from fedscale_ext.config.method_switches import WORDS
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.util.ranges import check_ranges
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import first_fault, truth_for_number
 
 
 def make_params(params: type, config: JobConfig) -> Any:
@@ -33,9 +33,12 @@ def make_params(params: type, config: JobConfig) -> Any:
     settings = {name: _word(value, hints[name]) for name, value in settings.items()}
     try:
         instance: Any = TypeAdapter(params).validate_python({**defaults, **settings})
+        fault = truth_for_number(hints, settings)
     except ValidationError as error:
-        key, value, requirement = first_fault(error)
-        raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}") from None
+        fault = first_fault(error)
+    if fault is not None:
+        key, value, requirement = fault
+        raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}")
     check_ranges(instance, method)
     if hasattr(instance, "lacks") and (missing := instance.lacks(config)):
         *others, last = missing

@@ -1,6 +1,8 @@
 """What a pydantic ValidationError says to a user: which key, and what its value must be."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -14,12 +16,15 @@ KINDS = {
     "string": "text",
     "tuple": "a list, as in [1, 2]",
 }
+Fault = tuple[str, Any, str]
+"""A wrong key, its value, and what that must be."""
+
 _BRANCHES = ("bool", "float", "int", "str")  # pydantic names a union's member after the key
 _EXPECTED = "Input should be "
 _MUST = "it must be "
 
 
-def first_fault(error: ValidationError) -> tuple[str, Any, str]:
+def first_fault(error: ValidationError) -> Fault:
     """Return the first wrong key, its value, and a requirement such as ``it must be a whole number``.
 
     Dots join the parts of a key. An index of a list stands in brackets (``groups[0]``).
@@ -29,6 +34,43 @@ def first_fault(error: ValidationError) -> tuple[str, Any, str]:
     requirements = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
     requirement = " or ".join([requirements[0], *(each.removeprefix(_MUST) for each in requirements[1:])])
     return key, faults[0]["input"], requirement
+
+
+def truth_for_number(hints: Mapping[str, Any], values: Mapping[str, Any]) -> Fault | None:
+    """Return the first truth value in the place of a number, which pydantic takes as 0 or 1; None if there is none.
+
+    Args:
+        hints: Types by key.
+        values: Values by key; those of lists count one by one.
+
+    """
+    return next(filter(None, (_truth(key, hints[key], value) for key, value in values.items())), None)
+
+
+def _truth(key: str, hint: Any, value: Any) -> Fault | None:
+    kinds = list(_members(hint))
+    if isinstance(value, list | tuple):
+        parts = [part for kind in kinds if get_origin(kind) in (list, tuple) for part in get_args(kind)]
+        of_a_part = Union[tuple(part for part in parts if part is not Ellipsis)] if parts else Any  # noqa: UP007
+        return next(filter(None, (_truth(f"{key}[{at}]", of_a_part, one) for at, one in enumerate(value))), None)
+    if not isinstance(value, bool) or bool in kinds or not {int, float}.intersection(kinds):
+        return None
+    words = [KINDS[name] for kind, name in ((float, "float"), (int, "int"), (str, "string")) if kind in kinds]
+    return key, value, _MUST + " or ".join(words)
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """The types of a union, without what is beside them in annotations; for words, the types of these."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        yield from _members(get_args(hint)[0])
+    elif origin in (Union, UnionType):
+        for each in get_args(hint):
+            yield from _members(each)
+    elif origin is Literal:
+        yield from map(type, get_args(hint))
+    else:
+        yield hint
 
 
 def _key(fault: ErrorDetails) -> str:

@@ -122,6 +122,18 @@ def test_the_last_word_wins() -> None:
     assert "--rounds=4" in to_argv(config, this_rank=1)
 
 
+def test_ps_ip_of_the_command_line_stands_above_that_of_both_places(tmp_path: Path) -> None:
+    for head in ("ps_ip: 10.0.0.1\n", "ps_ip: 10.0.0.2\n", ""):
+        path = write(tmp_path, f"{head}job_conf:\n  - ps_ip: 10.0.0.2\n")
+        config = load_config(path, ["ps_ip=127.0.0.1"])
+        read = from_argv(to_argv(config))
+        assert {config.cluster.ps_ip, config.fedscale.ps_ip, read.fedscale.ps_ip} == {"127.0.0.1"}
+
+
+def test_truth_values_are_taken_where_they_belong() -> None:
+    assert make_config({}, {"auc": True, "own_classes": "yes"}).job.own_classes is True
+
+
 def test_pyramidfl_has_the_defaults_of_its_code() -> None:
     plain, pyramid = make_config({}, {"sample_mode": "oort"}), make_config({}, {"sample_mode": "pyramidfl"})
     names = (
@@ -180,6 +192,12 @@ BAD = [
     ("job_conf:\n  - rounds: many\n", "'rounds' is 'many'; it must be a whole number"),
     ("job_conf:\n  - rounds: 2.5\n", "must be a whole number"),
     ("job_conf:\n  - rounds: [1]\n", "must be a whole number"),
+    ("job_conf:\n  - personalise_epochs: yes\n", "'personalise_epochs' is True; it must be a whole number"),
+    ("job_conf:\n  - local_epochs: true\n", "'local_epochs' is True; it must be a whole number"),
+    ("job_conf:\n  - stop_gain: true\n", "'stop_gain' is True; it must be a number"),
+    ("job_conf:\n  - prox_mu: false\n", "'prox_mu' is False; it must be a number"),
+    ("job_conf:\n  - gradient_policy: [fed-prox]\n", "gradient_policy ['fed-prox'] is not built; it may be fed-prox"),
+    ("ps_ip: 10.0.0.1\njob_conf:\n  - ps_ip: 10.0.0.2\n", "10.0.0.1 beside job_conf and 10.0.0.2 below it; keep one"),
     ("job_conf:\n  - learning_rate: 0,05\n", "'0,05'; it must be a number, as in 0.05"),
     ("job_conf:\n  - ps_port: abc\n", "'ps_port' is 'abc'; it must be a whole number, or auto"),
     ("job_conf:\n  - ps_port: 29500.5\n", "'ps_port' is 29500.5; it must be a whole number, or auto"),

@@ -87,6 +87,17 @@ def test_numbers_that_are_not_finite_are_refused(name, value, said):
         make_params(HypeMeFedParams, make_config({}, keys))
 
 
+@pytest.mark.parametrize(("key", "value", "said"), [
+    ("hypemefed.lr", True, "'hypemefed.lr' is True; it must be a number"),
+    ("fedtrans.gamma", "true", "'fedtrans.gamma' is True; it must be a whole number"),
+    ("heterofl.rates", [0.5, True], r"'heterofl.rates\[1\]' is True; it must be a number"),
+])  # fmt: skip
+def test_truth_values_are_no_numbers(key, value, said):
+    method = key.partition(".")[0]
+    with pytest.raises(UserError, match=said):
+        make_params(method_class(method).Params, make_config({}, {"method": method, key: value}))
+
+
 def test_an_unknown_hyperparameter_gets_a_suggestion():
     with pytest.raises(UserError, match=r"no hyperparameter fedtrans\.gama; did you mean 'fedtrans\.gamma'\?"):
         fedtrans(gama=3)
