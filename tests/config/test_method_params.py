@@ -90,7 +90,7 @@ def test_numbers_that_are_not_finite_are_refused(name, value, said):
 @pytest.mark.parametrize(("key", "value", "said"), [
     ("hypemefed.lr", True, "'hypemefed.lr' is True; it must be a number"),
     ("fedtrans.gamma", "true", "'fedtrans.gamma' is True; it must be a whole number"),
-    ("heterofl.rates", [0.5, True], r"'heterofl.rates\[1\]' is True; it must be a number"),
+    ("heterofl.rates", [True, 0.5], r"'heterofl.rates\[0\]' is True; it must be a number"),
 ])  # fmt: skip
 def test_truth_values_are_no_numbers(key, value, said):
     method = key.partition(".")[0]
