@@ -75,7 +75,8 @@ def _deciding(evidence: Evidence, reason_of_claim: str) -> str:
     """The figure of the order that decides; its reason is left out where it is the whole claim's."""
     chosen = _chosen(evidence)
     if chosen.interval is not None:
-        text = f"{evidence.data} {_signed(chosen.interval.mean)} ± {chosen.interval.half:.2g} {_unit(chosen.column)}"
+        mean, half = _signed(chosen.interval.mean), number(chosen.interval.half, 2)
+        text = f"{evidence.data} {mean} ± {half} {_unit(chosen.column)}"
     elif chosen.means is not None:
         text = f"{evidence.data} {number(chosen.means[0])} to {number(chosen.means[1])} {_unit(chosen.column)}"
     else:
@@ -89,7 +90,7 @@ def _published(evidence: Evidence) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+,.0f}" if abs(value) >= 1000 else f"{value:+.3g}"
+    return number(value, 3, "+")
 
 
 def _unit(column: str) -> str:
@@ -138,9 +139,9 @@ def _cells(finding: Finding) -> list[str]:
     below = f"{_factor(order)}{order.less}{means[1]}{_slack(order)}"
     difference = "–"
     if between is not None:
-        difference = f"{between.mean:+.4g}"
+        difference = number(between.mean, sign="+")
     elif finding.means is not None:
-        difference = f"{finding.means[0] - order.factor * finding.means[1] + order.slack:+.4g}"
+        difference = number(finding.means[0] - order.factor * finding.means[1] + order.slack, sign="+")
     figure, above = finding.column or order.column, f"{order.more}{means[0]}"
     seeds = str(finding.seeds or "–")
     return [figure, above, below, difference, limits(between), seeds, outcome]

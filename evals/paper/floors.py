@@ -111,7 +111,7 @@ def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[st
             needed = (time.process_time() - warm) / _TIMED_STEPS * steps
             if needed > limit_s:
                 return f"not run: {steps:,} steps would take about {needed:,.0f} s"
-        past = number * args.rounds // steps // args.decay_round
+        past = (number * args.rounds // steps + 1) // args.decay_round
         optimizer.param_groups[0]["lr"] = max(args.learning_rate * args.decay_factor**past, args.min_learning_rate)
         x, y = data.tensors(rows[indices])
         optimizer.zero_grad()

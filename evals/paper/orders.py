@@ -137,11 +137,17 @@ def differences(orders: Sequence[Order], rows: Sequence[Row]) -> list[dict[str, 
     return entries
 
 
-def number(value: float) -> str:
-    """Four digits, no exponent for what people read."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def number(value: float, digits: int = 4, sign: str = "") -> str:
+    """So many digits, those before the point whole, and no exponent for what people read; ``sign``: "+" for both."""
+    rounded = float(f"{value:.{digits}g}")
+    if abs(rounded) >= min(1000, 10**digits):
+        return f"{value:{sign},.0f}"
+    text = f"{value:{sign}.{digits}g}"
+    if "e" not in text:
+        return text
+    return f"{value:{sign}.{digits - 1 - int(text.partition('e')[2])}f}".rstrip("0")
 
 
 def limits(between: Interval | None) -> str:
     """An interval's ends as people read them; a dash for none."""
-    return "–" if between is None else f"{between.mean - between.half:.4g} to {between.mean + between.half:.4g}"
+    return "–" if between is None else f"{number(between.mean - between.half)} to {number(between.mean + between.half)}"

@@ -11,7 +11,7 @@ from evals.paper import output
 from evals.paper.blocks import with_block
 from evals.paper.claim_pages import claim_lines, fitting, overview_lines, section_lines
 from evals.paper.ledger import FAILS, HOLDS, MOST_WORDS, OPEN, Claim, Evidence, Finding, Judged
-from evals.paper.orders import Interval, Order
+from evals.paper.orders import Interval, Order, number
 from evals.paper.papers import PAPERS, TITLES
 from evals.paper.runs import Records, anchor
 
@@ -182,3 +182,11 @@ def test_no_results_file_of_a_claim_names_a_place_of_a_machine() -> None:
         for file in ("ledger.md", "results.md", "runs.jsonl", "tables.json"):
             text = Path(claims.FOLDER / name / file).read_text(encoding="utf-8")
             assert not re.search(r"(?<![\w.:/])/(?:tmp|home|root|work)/", text), file
+
+
+@pytest.mark.parametrize(("value", "digits", "sign", "text"), [
+    (999.97, 4, "", "1,000"), (0.00003, 4, "", "0.00003"), (123.4, 2, "", "123"), (999.7, 3, "+", "+1,000"),
+    (12345.6, 4, "", "12,346"), (12.345, 3, "+", "+12.3"), (0.0, 4, "", "0"),
+])  # fmt: skip
+def test_numbers_for_people_have_no_exponents(value: float, digits: int, sign: str, text: str) -> None:
+    assert number(value, digits, sign) == text
