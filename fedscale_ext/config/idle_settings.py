@@ -22,7 +22,7 @@ _OORT = ("exploration_factor", "exploration_decay", "exploration_min", "sample_w
          "round_threshold", "round_penalty", "pacer_delta", "pacer_step", "blacklist_rounds",
          "blacklist_max_len")  # fmt: skip
 
-_FEDSCALES_ALONE = tuple(
+_OF_FEDSCALES_PARSER = tuple(
     "adam_epsilon backbone backend block_size cfg_file clf_block_size clip_threshold clock_factor conf_path "
     "connection_timeout data_cache dump_epoch embedding_file epsilon exploration_alpha finetune gamma hidden-layers "
     "hidden-size labels-path line_by_line malicious_factor max_concurrency max_staleness memory_capacity mlm "
@@ -31,7 +31,8 @@ _FEDSCALES_ALONE = tuple(
     "target_delta target_replace_iter test-manifest test_output_dir test_size_file train-manifest train_size_file "
     "train_uniform vocab_tag_size vocab_token_size window window-size window-stride".split()
 )
-"""Keys of FedScale's parser that only FedScale's own processes read."""
+_FEDSCALES_ALONE = (*_OF_FEDSCALES_PARSER, *(key.replace("-", "_") for key in _OF_FEDSCALES_PARSER if "-" in key))
+"""Keys of FedScale's parser that only FedScale's own processes read; with underscores, as header.json has them."""
 
 _PRIVACY = tuple(key for key in JobKeys.model_fields if key.startswith("dp_") and key != "dp_noise_multiplier")
 

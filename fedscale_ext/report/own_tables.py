@@ -16,7 +16,8 @@ def method_tables(summary: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]
     tables = {}
     for name, rows in (summary.get("results") or {}).items():
         if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-            keys = [key for key, value in rows[0].items() if not isinstance(value, list | dict)]
+            nested = {key for row in rows for key, value in row.items() if isinstance(value, list | dict)}
+            keys = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in nested]
             tables[name] = [{key: row.get(key) for key in keys} for row in rows]
     return tables
 

@@ -262,8 +262,8 @@ def nothing(axis: Axes, why: str) -> None:
 
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean over the last ``window`` values, without those that are NaN; NaN where all are."""
-    known = ~np.isnan(values)
+    """Mean over the last ``window`` values, without those that are NaN or infinite; NaN where all are."""
+    known = np.isfinite(values)
     sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
     counts = np.cumsum(np.concatenate([[0], known]))
     end = np.arange(1, len(values) + 1)

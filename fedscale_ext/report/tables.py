@@ -112,7 +112,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if 0 < value < 0.1:
-        return f"{1000 * value:.2g} ms"
+        return f"{1000 * value:.0f} ms" if value >= 0.01 else f"{1000 * value:.2g} ms"
     if round(value, 1) < 60:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)

@@ -148,3 +148,8 @@ def test_each_key_of_fedscale_is_explained_or_told_to_have_no_effect() -> None:
         "cuda_device time_stamp wandb_token filter_more sample_seed loss_decay".split()
     )
     assert set(fedscale_actions()) - explained - without_effect == others
+
+
+def test_keys_with_hyphens_are_unread_as_headers_have_them_too():
+    settings = make_config({}, {"window-size": 0.5}).echo()
+    assert "window_size" in settings and is_unread(settings, "window_size") and is_unread(settings, "window-size")

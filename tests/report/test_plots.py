@@ -98,6 +98,10 @@ def test_running_mean_passes_over_nan():
     np.testing.assert_allclose(_running_mean(values, 2), [np.nan, 1, 1, 3, 4])
 
 
+def test_an_infinite_value_leaves_the_rest_of_the_running_mean():
+    np.testing.assert_allclose(_running_mean(np.array([1.0, np.inf, 3.0, 5.0, 7.0]), 2), [1, 1, 3, 4, 6])
+
+
 def test_a_folder_without_a_job_is_one_sentence(tmp_path: Path):
     with pytest.raises(UserError, match=r"holds no metrics\.jsonl"):
         plot_job(tmp_path)

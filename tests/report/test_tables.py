@@ -4,7 +4,7 @@ import pytest
 from synthetic_job import header, models, records
 
 from fedscale_ext.metrics.summary import summarise
-from fedscale_ext.report.own_tables import text_tables
+from fedscale_ext.report.own_tables import method_tables, text_tables
 from fedscale_ext.report.tables import (
     markdown,
     megabytes,
@@ -132,6 +132,7 @@ def test_quantity(value: float, text: str):
         (0.0, "0.0 s"),
         (0.0123, "12 ms"),
         (0.00004, "0.04 ms"),
+        (0.0996, "100 ms"),
         (0.1, "0.1 s"),
         (8.24, "8.2 s"),
         (59.96, "1 min 0 s"),
@@ -166,6 +167,13 @@ def test_a_methods_own_figures_are_tables():
         "## All tiers\n\n| tier | loss of it | bytes | twin |\n|---|---|---|---|\n| 1 | 0.1235 | 1,200 | – |\n" in text
     )
     assert "| 2 | – | – | – |" in text and "Other" not in text and "None" not in text
+
+
+def test_a_methods_table_has_the_columns_of_all_rows():
+    rows = [{"tier": 1, "twin": None, "path": None}, {"tier": 2, "extra": 5, "path": [1]}]
+    assert method_tables({"results": {"tiers": rows}}) == {
+        "tiers": [{"tier": 1, "twin": None, "extra": None}, {"tier": 2, "twin": None, "extra": 5}]
+    }
 
 
 def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_marked():
