@@ -105,15 +105,15 @@ def _replayed(run: RecordedRun, round: int, data_dir: str | None) -> Check:
     such then, which can change the state of models. Earlier releases could also end a job whose last round was not
     tested as such. So a round that does not fit is computed in the other way, too.
     """
-    check, asked = _once(run, round, data_dir), run.job.rounds_asked
+    check, asked = _replay_check(run, round, data_dir), run.job.rounds_asked
     if check.outcome != "does not fit" or (round < asked and run.lines[round - 1].get("evaluation") is None):
         return check
-    other = _once(run, round, data_dir, rounds=round if round < asked else round + 1)
+    other = _replay_check(run, round, data_dir, rounds=round if round < asked else round + 1)
     return other if other.outcome == "fits" else check
 
 
-def _once(run: RecordedRun, round: int, data_dir: str | None, rounds: int | None = None) -> Check:
-    """The same once, in a job of its own number of rounds or another one."""
+def _replay_check(run: RecordedRun, round: int, data_dir: str | None, rounds: int | None = None) -> Check:
+    """Compute a round again, in a job of ``rounds`` rounds (by default, as many as it had), and compare it."""
     what, line = f"round {round}", run.lines[round - 1]
     try:
         with tempfile.TemporaryDirectory(prefix="fedscale-verify-") as scratch:

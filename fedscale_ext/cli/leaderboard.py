@@ -57,7 +57,7 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
 
         if data_set not in (None, "openimage", "femnist", "speech"):
             raise UserError(f"the leaderboard has no data set {data_set!r}: it has openimage, femnist and speech")
-        records = [jobs.read_whole(name) for name in jobs.names()]
+        records = [jobs.read_intact(name) for name in jobs.names()]
         finished = [job.log_dir for job in records if job is not None and job.status == "finished"]
         rows, notes = board(data_set, entries, finished)
         out = console()

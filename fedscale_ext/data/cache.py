@@ -53,7 +53,7 @@ def _cache_folders(data_dir: Path) -> list[Path]:
     return [*([] if beside.is_symlink() else [beside]), Path(home) / "fedscale_ext"]
 
 
-def _places(data_dir: Path, key: str) -> list[Path]:
+def _caches(data_dir: Path, key: str) -> list[Path]:
     """The cache of that key in each cache folder. All data folders share the user's: there the name tells whose it is.
 
     Folders may have equal csv files, and files of equal sizes and times.
@@ -172,12 +172,12 @@ def _publish(built: Path, final: Path, samples: int, shape: Shape, values: bool)
             aside = new_folder(final.parent, "tmp-")
             os.rename(final, aside / "broken")
             shutil.rmtree(aside, ignore_errors=True)
-    raise UserError(f"the cache {final} cannot be put in place: delete that folder and try again")
+    raise UserError(f"the cache {final} cannot be put in cache: delete that folder and try again")
 
 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold a place while decoding for it, so that the other processes of a job wait instead of doing the same.
+    """Hold a cache while decoding for it, so that the other processes of a job wait instead of doing the same.
 
     The system lets go when the process ends, however it ends. A file system without locks is no error:
     then each process decodes, and the first to finish gives the cache its name.
@@ -205,23 +205,23 @@ def open_cache(
     Raises UserError naming a file that cannot be decoded, or when nothing can be written anywhere.
     """
     key, samples = _key(mappings, shape, values), sum(map(len, mappings))
-    places = _places(data_dir, key)
-    for place in places:
-        cached = _open(place, samples, shape, values)
+    caches = _caches(data_dir, key)
+    for cache in caches:
+        cached = _open(cache, samples, shape, values)
         if cached is not None:
             return cached
-    for place in places:
-        cache_folder = place.parent
+    for cache in caches:
+        cache_folder = cache.parent
         folder = _temporary_folder(cache_folder)
         if folder is None:
             continue
         try:
             with _one_at_a_time(cache_folder):
-                cached = _open(place, samples, shape, values)  # another process may have made it meanwhile
+                cached = _open(cache, samples, shape, values)  # another process may have made it meanwhile
                 if cached is not None:
                     return cached
                 _fill(folder, mappings, shape, values, progress)
-                return _publish(folder, place, samples, shape, values)
+                return _publish(folder, cache, samples, shape, values)
         except OSError as error:
             raise UserError(
                 f"the decoded samples cannot be cached in {cache_folder}: {error.strerror} "
@@ -229,5 +229,5 @@ def open_cache(
             ) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    names = " or ".join(str(place.parent) for place in places)
+    names = " or ".join(str(cache.parent) for cache in caches)
     raise UserError(f"no cache can be written in {names}: set XDG_CACHE_HOME to a writable folder")

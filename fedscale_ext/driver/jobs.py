@@ -202,7 +202,7 @@ def read(name: str) -> Job | None:
         raise UserError(f"the record {path} of job {name} is damaged; delete that folder") from None
 
 
-def read_whole(name: str) -> Job | None:
+def read_intact(name: str) -> Job | None:
     """The record of a job; None if there is none, or a damaged one, of which ``driver status`` tells."""
     try:
         return read(name)

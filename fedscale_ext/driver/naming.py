@@ -48,7 +48,7 @@ def failures(folders: Sequence[Path]) -> dict[Path, str]:
     reasons = {}
     for folder in folders:
         run = folder.resolve()
-        job = jobs.read_whole(run.parent.name)  # FedScale's log folders are logs/job_name/time_stamp
+        job = jobs.read_intact(run.parent.name)  # FedScale's log folders are logs/job_name/time_stamp
         if job is not None and job.state() == "failed" and job.log_dir.resolve() == run:
             reasons[folder] = job.reason or "its driver ended without a word"
     return reasons

@@ -37,7 +37,7 @@ def first_fault(error: ValidationError) -> Fault:
 
 
 def truth_for_number(hints: Mapping[str, Any], values: Mapping[str, Any]) -> Fault | None:
-    """Return the first truth value in the place of a number, which pydantic takes as 0 or 1; None if there is none.
+    """Return the first truth value where a number belongs (pydantic takes it as 0 or 1); None if there is none.
 
     Args:
         hints: Types by key.

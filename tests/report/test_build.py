@@ -139,7 +139,7 @@ def test_runs_of_one_name_are_told_apart_and_equal_folders_count_once(undrawn, t
 
 
 def test_runs_of_one_name_and_time_stamp_have_names_and_plots_of_their_own(undrawn, tmp_path: Path):
-    folders = [write_job(tmp_path / place / "0101", job_name="job") for place in "abc"]
+    folders = [write_job(tmp_path / folder / "0101", job_name="job") for folder in "abc"]
     built = build([*folders, write_job(tmp_path / "d", job_name="job_0101_2")], tmp_path / "out")
     names = ["job_0101", "job_0101_3", "job_0101_4", "job_0101_2"]
     assert sorted(job.name for arm in built.arms for job in arm.every_job) == sorted(names)

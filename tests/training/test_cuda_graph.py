@@ -81,14 +81,14 @@ def test_only_recordings_of_the_present_rate_are_kept() -> None:
     assert network is not None
     cohort = Cohort(network, module, SHAPE, 2, CPU, channels_last=True)
     cohort.records = True
-    kept = []
+    counts = []
     for rate, count in ((0.1, 1), (0.1, 2), (0.05, 2), (0.05, 1), (0.05, 2)):
         confs = [conf(client, learning_rate=rate) for client in range(count)]
         cohort.restore(module.state_dict())
         data = [samples(client, 20, torch.float32) for client in range(count)]
         MultiModelClient(confs[0]).train_cohort(data, cohort, confs)
-        kept.append(len(cohort.recorded))
-    assert kept == [1, 2, 1, 2, 2]
+        counts.append(len(cohort.recorded))
+    assert counts == [1, 2, 1, 2, 2]
 
 
 def test_a_dropped_cohort_with_recorded_steps_frees_its_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
