@@ -15,7 +15,8 @@ from fedscale_ext.util.validation import KINDS
 
 _PATH_KEYS = ("data_dir", "data_map_file", "device_conf_file", "device_avail_file", "log_path", "conf_path")
 _POSITIVE = ("num_participants", "rounds", "local_steps", "batch_size", "test_bsz", "eval_interval",
-             "learning_rate", "decay_round", "decay_factor", "connection_timeout")  # fmt: skip
+             "learning_rate", "decay_round", "decay_factor", "connection_timeout", "yogi_eta",
+             "yogi_tau")  # fmt: skip
 # FedScale keys of which only one value is built here
 _ONLY = {"engine": "pytorch", "task": "cv", "experiment_mode": "simulation", "test_ratio": 1.0}
 # who selects participants, and where its own code has other defaults than FedScale
@@ -30,7 +31,9 @@ _RANGES = {"decay_factor": (0, 1),
            "exploration_factor": (0, 1), "exploration_decay": (0, 1), "exploration_min": (0, 1), "clip_bound": (0, 1),
            "cut_off_util": (0, 1), "blacklist_max_len": (0, 1), "round_threshold": (0, 100), "pacer_delta": (0, 100),
            "round_penalty": (0, 100), "sample_window": (1, 10**9), "pacer_step": (1, math.inf),
-           "blacklist_rounds": (-1, math.inf), "overcommitment": (1, math.inf)}  # fmt: skip
+           "blacklist_rounds": (-1, math.inf), "overcommitment": (1, math.inf), "min_learning_rate": (0, math.inf),
+           "proxy_mu": (0, math.inf), "qfed_q": (0, 100)}  # fmt: skip
+_DECAYS = ("yogi_beta", "yogi_beta2")  # from 0, below 1
 _COMMA = re.compile(r"-?\d+,\d+")  # a decimal comma
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 
@@ -73,6 +76,12 @@ def fedscale_arguments(
         if not least <= values[key] <= most or math.isinf(values[key]):
             span = f"lie in {least}..{most}" if math.isfinite(most) else f"be at least {least}"
             raise UserError(f"{where(key)}: key {key!r} is {values[key]!r}; it must {span}")
+    for key in _DECAYS:
+        if not 0 <= values[key] < 1:
+            raise UserError(f"{where(key)}: key {key!r} is {values[key]!r}; it must be at least 0 and below 1")
+    for key, action in actions.items():
+        if action.type is float and not math.isfinite(values[action.dest]):
+            raise UserError(f"{where(key)}: key {key!r} is {values[action.dest]!r}; it must be a finite number")
     if not 0 <= int(values["ps_port"]) < 65536:
         raise UserError(
             f"{where('ps_port')}: key 'ps_port' is {values['ps_port']!r}; it must lie in 0..65535 (0 picks a free one)"
