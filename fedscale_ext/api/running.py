@@ -73,7 +73,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     preparation.make_log_dir(job, config)
     config = with_values(config, time_stamp=job.time_stamp)
     try:
-        with _remembered(job, display) as emit, display:
+        with jobs.leaving_nothing(job), _remembered(job, display) as emit, display:
             summary = run_in_process(config, _after_note(idle, display, emit))
     except KeyboardInterrupt:
         if has_results(job.log_dir, job.started):

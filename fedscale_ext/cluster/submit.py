@@ -87,7 +87,7 @@ def submit(
         preparation.make_log_dir(job, config, again)
         if not again:
             drop_restarts(job.log_dir)
-        with jobs.open_log(name, "a" if again else "w") as log:
+        with jobs.leaving_nothing(job), jobs.open_log(name, "a" if again else "w") as log:
             processes = Hosts(log, way, host_of)
             run = ClusterRun(config, job, processes, display, Restarts() if supervise else None)
             run.in_sweep = isinstance(conf, ConfFile)

@@ -259,6 +259,16 @@ def settle(job: Job, last: Job | None, code: int) -> None:
     _aside(job.name).unlink(missing_ok=True)
 
 
+@contextmanager
+def leaving_nothing(job: Job) -> Iterator[None]:
+    """If the block ends with a refusal, or because a disk is full, remove the log folder of a run that has not begun."""
+    try:
+        yield
+    except (UserError, OSError):
+        _remove_unbegun(job.log_dir)
+        raise
+
+
 def _remove_unbegun(log_dir: Path) -> None:
     """Remove a log folder that holds nothing but what FedScale logged of the start, and the job's own if it is empty
     then."""

@@ -5,7 +5,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -90,18 +90,20 @@ def start(
         job = jobs.Job(name, config.origin(), *chosen, [], Proc.of("driver", os.getpid()))
         again = resume or resume_from is not None
         preparation.make_log_dir(job, config, again)
-        keys: dict[str, Any] = {"log_path": job.log_path, "time_stamp": job.time_stamp, "ps_port": port}
-        keys |= resume_keys(resume, resume_from)
         token = jobs.folder(name) / "token"
-        files = jobs.join_files(config.job, Path.cwd())  # `driver status` prints them, in whatever folder it is typed
-        keys |= {key: str(Path(path).expanduser()) for key, path in files.items()}
-        if config.job.token_file is None:
-            keys["token_file"] = str(new_token(token))
-        ranks = preparation.commands(config, **keys)
-        if crew is not None:
-            ranks[crew.name] = crew.command(asked, port, keys["token_file"])
-        job.argv = ranks[AGGREGATOR]
-        try:
+        with jobs.leaving_nothing(job), ExitStack() as ended:
+            ended.callback(token.unlink, missing_ok=True)
+            keys: dict[str, Any] = {"log_path": job.log_path, "time_stamp": job.time_stamp, "ps_port": port}
+            keys |= resume_keys(resume, resume_from)
+            # `driver status` prints them, in whatever folder it is typed
+            files = jobs.join_files(config.job, Path.cwd())
+            keys |= {key: str(Path(path).expanduser()) for key, path in files.items()}
+            if config.job.token_file is None:
+                keys["token_file"] = str(new_token(token))
+            ranks = preparation.commands(config, **keys)
+            if crew is not None:
+                ranks[crew.name] = crew.command(asked, port, keys["token_file"])
+            job.argv = ranks[AGGREGATOR]
             if not again:
                 drop_restarts(job.log_dir)
             if shell:
@@ -117,8 +119,6 @@ def start(
                 code = run_of_job.run(plain, ranks)
             jobs.settle(job, last, code)
             return code
-        finally:
-            token.unlink(missing_ok=True)
 
 
 class _Running(Protocol):

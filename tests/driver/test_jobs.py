@@ -19,7 +19,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display
-from fedscale_ext.driver.run import Run
+from fedscale_ext.driver.run import Run, start
 from fedscale_ext.report.loading import load_job
 
 from .conftest import done
@@ -287,6 +287,14 @@ def test_a_driver_whose_record_a_full_disk_does_not_take_says_so_once(state, mon
         f"note: {state}/jobs/fake/job.json cannot be written (No space left on device): until it can, `fedscale driver "
         "status` shows an earlier state of the job\n"
     )
+
+
+def test_a_start_whose_record_a_full_disk_does_not_take_leaves_no_folder(state, monkeypatch, write_conf, tmp_path):
+    monkeypatch.setattr(jobs.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        start(str(write_conf()), [], Display(Console(), Console()), resume=False, resume_from=None, supervise=False)
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["logs"]
+    assert not (state / "jobs/fake/token").exists()
 
 
 @pytest.mark.parametrize("name", ["x" * 101, "-x", ".x", "", "a/b"])
