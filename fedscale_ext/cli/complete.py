@@ -70,8 +70,8 @@ def jobs_and_arms() -> Iterable[str]:
     """Those, and the arms of sweeps, of which several jobs are meant."""
     from fedscale_ext.driver import jobs, sweeps
 
-    recorded = [sweep for name in sweeps.names() if (sweep := sweeps.read(name))]
-    return [*jobs.names(), *(name for sweep in recorded for name in (sweep.name, *sweep.arms))]
+    intact, _ = sweeps.recorded()
+    return [*jobs.names(), *(name for sweep in intact for name in (sweep.name, *sweep.arms))]
 
 
 @_completing

@@ -28,7 +28,7 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
 
     Writes DIR/report.html (one file that needs no network), plots as PNG and SVG below DIR/plots, and all
     figures in DIR/figures.csv. Jobs that differ only in their seed become one row, with mean and standard
-    deviation. The report leaves out jobs without a round and names without a job, and lists them.
+    deviation. The report leaves out jobs without a round, damaged ones and names without a job, and lists them.
 
     Exit code 0 if the report is written, 2 for bad input or if no name stands for a job.
 
@@ -42,12 +42,13 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
     from fedscale_ext.report.cautions import cautions
     from fedscale_ext.report.compared import comparison_rows, lines, table_notes
 
-    named, unknown = find_existing_jobs(job)
+    named, unknown, damaged = find_existing_jobs(job)
     page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class, _followed)
     screen = console()
     rows = lines(arms, by_class)
     print_table(screen, *comparison_rows(arms, rows, by_class))
-    for sentence in filter(None, (_unknown(unknown), left_out, *cautions(arms), *table_notes(rows))):
+    of_records = [f"The report leaves out {word}: {error}." for word, error in damaged.items()]
+    for sentence in filter(None, (_unknown(unknown), *of_records, left_out, *cautions(arms), *table_notes(rows))):
         typer.echo(f"note: {sentence}", err=True)
     if screen.is_terminal:
         screen.print()

@@ -35,6 +35,10 @@ _JOIN_FILES = {
 _KEPT_NOTICES = 100  # of a job's record; output.log has all
 
 
+class DamagedRecord(UserError):
+    """The record of a job or a sweep is there, and cannot be read."""
+
+
 @dataclass
 class Job:
     """The record in job.json. Times are seconds since 1970; ``status`` is running, finished, failed or stopped."""
@@ -199,7 +203,7 @@ def read(name: str) -> Job | None:
         data["children"] = [Proc(**child) for child in data["children"]]
         return Job(**data)
     except (ValueError, TypeError, KeyError):
-        raise UserError(f"the record {path} of job {name} is damaged; delete that folder") from None
+        raise DamagedRecord(f"the record {path} of job {name} is damaged; delete that folder") from None
 
 
 def read_intact(name: str) -> Job | None:
@@ -261,7 +265,7 @@ def settle(job: Job, last: Job | None, code: int) -> None:
 
 @contextmanager
 def leaving_nothing(job: Job) -> Iterator[None]:
-    """If the block ends with a refusal, or because a disk is full, remove the log folder of a run that has not begun."""
+    """If a refusal or a full disk ends the block, remove the log folder of a run that has not begun."""
     try:
         yield
     except (UserError, OSError):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver.jobs import DamagedRecord
 from fedscale_ext.metrics.names import HEADER
 
 
@@ -24,18 +25,25 @@ def find_jobs(words: Sequence[str]) -> NamedJobs:
     return _joined([_find(word) for word in words])
 
 
-def find_existing_jobs(words: Sequence[str]) -> tuple[NamedJobs, list[str]]:
-    """The jobs that the words name, and the words that name none; UserError if none of the words names a job."""
-    each, unknown, errors = [], [], []
+def find_existing_jobs(words: Sequence[str]) -> tuple[NamedJobs, list[str], dict[str, DamagedRecord]]:
+    """The jobs that the words name, the words that name none, and those whose record is damaged.
+
+    UserError if none of the words names a job.
+    """
+    each, unknown, damaged = [], [], {}
+    errors: list[UserError] = []
     for word in dict.fromkeys(words):
         try:
             each.append(_find(word))
+        except DamagedRecord as error:
+            damaged[word] = error
+            errors.append(error)
         except UserError as error:
             unknown.append(word)
             errors.append(error)
     if errors and not each:
         raise errors[0]
-    return _joined(each), unknown
+    return _joined(each), unknown, damaged
 
 
 def _joined(each: Sequence[NamedJobs]) -> NamedJobs:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.driver import jobs
-from fedscale_ext.driver.jobs import left_after, state_dir
+from fedscale_ext.driver.jobs import DamagedRecord, left_after, state_dir
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.util import full_disk
@@ -100,12 +100,12 @@ def read(name: str) -> Sweep | None:
             data["runs"] = _last_runs(points)
         return Sweep(**data)
     except (ValueError, TypeError, KeyError):
-        raise UserError(f"the record {path} of sweep {name} is damaged; delete it") from None
+        raise DamagedRecord(f"the record {path} of sweep {name} is damaged; delete it") from None
 
 
 def _last_runs(points: Sequence[Point]) -> dict[str, str]:
     """The runs of a sweep whose record is of a release that did not keep them: the last of each job."""
-    records = [jobs.read(point.name) for point in points]
+    records = [jobs.read_intact(point.name) for point in points]
     return {record.name: str(record.log_dir) for record in records if record is not None}
 
 
@@ -139,18 +139,26 @@ def jobs_of(word: str) -> dict[str, Path | None]:
     """Jobs of the sweep, or the arm of a sweep, that ``word`` names; empty for any other word.
 
     Each has the folder of its run in the sweep, None where it has not begun. A job's last run may be another one.
+    DamagedRecord where no other sweep knows the word.
     """
     if (sweep := read(word)) is not None:
         return {point.name: sweep.run_of(point.name) for point in sweep.points}
-    for sweep in _all():
+    intact, damaged = recorded()
+    for sweep in intact:
         if word in sweep.arms and word not in {point.name for point in sweep.points}:
             return {point.name: sweep.run_of(point.name) for point in sweep.points if point.arm == word}
+    if damaged:
+        raise damaged[0]
     return {}
 
 
 def of_job(name: str) -> Sweep | None:
-    """The sweep that a job belongs to; None for a job of its own."""
-    return next((sweep for sweep in _all() if name in {point.name for point in sweep.points}), None)
+    """The sweep that a job belongs to; None for a job of its own. DamagedRecord where that cannot be told."""
+    intact, damaged = recorded()
+    sweep = next((sweep for sweep in intact if name in {point.name for point in sweep.points}), None)
+    if sweep is None and damaged:
+        raise damaged[0]
+    return sweep
 
 
 def stop(driver: Proc) -> bool:
@@ -195,5 +203,13 @@ def claimant(name: str) -> Proc | None:
     return None
 
 
-def _all() -> Sequence[Sweep]:
-    return [sweep for name in names() if (sweep := read(name)) is not None]
+def recorded() -> tuple[list[Sweep], list[DamagedRecord]]:
+    """All sweeps whose records can be read, and errors that name the other records."""
+    intact, damaged = [], []
+    for name in names():
+        try:
+            if (sweep := read(name)) is not None:
+                intact.append(sweep)
+        except DamagedRecord as error:
+            damaged.append(error)
+    return intact, damaged

@@ -42,8 +42,9 @@ def build(
     failed, by their folders. ``by_class``: the page shows figures of classes, too. ``follow`` takes the jobs and
     yields them one by one, so that a caller can show which one is being drawn.
     """
-    jobs, without = _loaded(folders, failures or {})
+    jobs, without, damaged = _loaded(folders, failures or {})
     left_out = _left_out([*(job.name for job in without), *unbegun], len(jobs))
+    left_out = " ".join(filter(None, [left_out, *(f"A job is left out: {error}." for error in damaged)]))
     jobs = _with_distinct_names(jobs)
     arms = arms_of(jobs)
     try:
@@ -63,18 +64,28 @@ def build(
     return Report(out / PAGE, arms, left_out)
 
 
-def _loaded(folders: Sequence[Path], failures: Mapping[Path, str]) -> tuple[list[LoadedJob], list[NoRound]]:
-    """The jobs, each once, and those of which no round has ended; UserError where there is nothing else."""
+def _loaded(
+    folders: Sequence[Path], failures: Mapping[Path, str]
+) -> tuple[list[LoadedJob], list[NoRound], list[UserError]]:
+    """The jobs, each once, those of which no round has ended, and errors of damaged ones.
+
+    UserError where there is no job that can be shown.
+    """
     jobs: list[LoadedJob] = []
     without: list[NoRound] = []
+    damaged: list[UserError] = []
     why = {folder.resolve(): failure for folder, failure in failures.items()}
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         try:
             jobs.append(load_job(folder, why.get(folder, "")))
         except NoRound as error:
             without.append(error)
+        except UserError as error:
+            damaged.append(error)
     if jobs:
-        return jobs, without
+        return jobs, without, damaged
+    if damaged:
+        raise damaged[0]
     if len(without) == 1:
         raise without[0]
     names = ", ".join(job.name for job in without)

@@ -129,6 +129,31 @@ def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_p
     assert not (tmp_path / "none").exists()
 
 
+def test_damaged_records_and_jobs_among_others_are_left_out_and_named(call, remembered, tmp_path, monkeypatch):
+    from fedscale_ext.report import comparison, single
+
+    monkeypatch.setattr(comparison, "plots", lambda arms: {})
+    monkeypatch.setattr(single, "plots", lambda job: {})
+    record, sweep = jobs.folder("a") / "job.json", sweeps.folder() / "b-sweep.json"
+    record.write_text("{half")
+    sweep.write_text("{half")
+    (remembered / "a-s1" / "now" / "header.json").write_text("{half")
+    code, _, err = call("report", "a", "b-sweep", "a-sweep", "-o", tmp_path / "out")
+    assert code == 0 and err.splitlines()[:2] == [
+        f"note: The report leaves out a: the record {record} of job a is damaged; delete that folder.",
+        f"note: The report leaves out b-sweep: the record {sweep} of sweep b-sweep is damaged; delete it.",
+    ]
+    damage = f"A job is left out: {remembered}/a-s1/now/header.json is damaged: it is no JSON."
+    assert damage in err and damage in (tmp_path / "out/report.html").read_text()
+    record.unlink()
+    assert call("report", "a", "-o", tmp_path / "out")[0] == 0  # the arm of a sweep that can be read
+    assert sweeps.of_job("a-s0").name == "a-sweep"
+    code, out, err = call("report", "c", remembered / "a-s1" / "now", "-o", tmp_path / "none")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "header.json is damaged" in err
+    code, out, err = call("leaderboard", "submit", "c")
+    assert (code, out, err.count("\n")) == (2, "", 1) and f"the record {sweep} of sweep b-sweep is damaged" in err
+
+
 def test_a_word_is_a_folder_a_sweep_a_job_or_an_arm(remembered):
     def folders(words):
         return naming.find_jobs(words).folders
