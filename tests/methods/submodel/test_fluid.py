@@ -305,8 +305,8 @@ def test_inference_is_global_by_time_and_within_capacity_by_capacity_unless_aske
 
 
 @pytest.mark.parametrize(
-    "keys", [{"p": ()}, {"p": (1.0,)}, {"p": (0.5, 0.0)}, {"p": (0.5, 0.75, 0.5)}, {"vote": 0}, {"share": 1.5},
-             {"increment": -1}, {"every": 0}, {"hysteresis": 0.9}]
+    "keys", [{"p": ()}, {"p": (1.0,)}, {"p": (0.5, 0.0)}, {"p": (0.5, 0.75, 0.5)}, {"p": (0.5, 0.5000001)}, {"vote": 0},
+             {"share": 1.5}, {"increment": -1}, {"every": 0}, {"hysteresis": 0.9}]
 )  # fmt: skip
 def test_hyperparameters_that_cannot_be_are_refused(keys: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=f"fluid.{next(iter(keys))} is"):
