@@ -132,24 +132,27 @@ def _claim(name: str) -> Iterator[None]:
 def _removed_if_refused(folder: Path) -> Iterator[None]:
     """If the block ends with a UserError, remove the files of this submission from a folder ``slurm``.
 
-    The folder and the two above it go with them where nothing else is in them.
+    What the submission has written over is restored. The folder and the two above it go where nothing is left in them.
     """
     before = _submission_files(folder)
     try:
         yield
     except UserError:
-        for path in _submission_files(folder) - before:
+        for path in _submission_files(folder).keys() - before:
             path.unlink()
+        for path, content in before.items():
+            if path.exists() and path.read_bytes() != content:  # else a running job may have removed it
+                path.write_bytes(content)
         with contextlib.suppress(OSError):  # not empty
             for path in (folder, folder.parent, folder.parent.parent):
                 path.rmdir()
         raise
 
 
-def _submission_files(folder: Path) -> set[Path]:
+def _submission_files(folder: Path) -> dict[Path, bytes]:
     """What a submission writes before Slurm gives it a number; queued jobs of a sweep write to the same folder."""
     names = ("plan.json", "token", ".submission_file_*.sh", f"{32 * '[0-9a-f]'}.pkl")
-    return {path for name in names for path in folder.glob(name)}
+    return {path: path.read_bytes() for name in names for path in folder.glob(name)}
 
 
 def _last_run(name: str) -> jobs.Job | None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import math
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ _IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "compl
 """States of a job that Slurm has not done with, as squeue calls them."""
 _NOT_THERE = re.compile("Invalid job id|already completing or completed")
 """What scancel says of a job that it need not end: Slurm has forgotten it, or it ends anyway."""
+_MOST_HOURS = 1_000_000  # more minutes than Slurm counts are an endless time to it, or none
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 
 
@@ -30,8 +30,8 @@ class Queue:
     def __init__(
         self, config: JobConfig, executor: str, hours: float, options: Sequence[str], at_once: int | None = None
     ) -> None:
-        if not 0 < 60 * hours < math.inf:
-            raise UserError(f"--hours {hours:g} must be a finite number above 0, as in --hours 8")
+        if not 0 < hours <= _MOST_HOURS:
+            raise UserError(f"--hours {hours:g} must be above 0 and at most {_MOST_HOURS:,}, as in --hours 8")
         nodes, counts = shape(config)
         more = _options(options)
         self.executor, self._class = executor, _executor(executor)

@@ -130,12 +130,14 @@ def test_what_sbatch_refuses_to_resume_stays_as_it_was(here, job_file, monkeypat
         path.write_text("{}")
         os.utime(path, (1, 1))  # of an earlier start
     answer(here / "bin", "sbatch", "", 1)
-    before = sorted(path for path in here.rglob("*") if path.is_file())
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file() and path.name != "calls"}
     for queued in (queue, queue_sweep):
         with pytest.raises(UserError, match=r"sbatch does not take tiny.*it does not say why"):
             queued(job_file, *words, resume=True)
     assert all(path.exists() for path in results)
-    assert sorted(path for path in here.rglob("*") if path.is_file()) == before
+    # what its tasks would read, and its token, too
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file() and path.name != "calls"} == before
+    assert (runs[0] / "slurm/token").stat().st_mode & 0o777 == 0o600
 
 
 def answer(folder: Path, program: str, words: str, code: int = 0) -> None:
@@ -378,9 +380,9 @@ def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
         queue(job_file)
 
 
-@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308, 0, -1])
-def test_a_time_limit_is_a_finite_number(here, job_file, hours):
-    with pytest.raises(UserError, match=r"--hours .* must be a finite number above 0, as in --hours 8"):
+@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308, 1e300, 0, -1])
+def test_a_time_limit_is_one_that_slurm_can_count(here, job_file, hours):
+    with pytest.raises(UserError, match=r"--hours .* must be above 0 and at most 1,000,000, as in --hours 8"):
         queue(job_file, hours=hours)
 
 
