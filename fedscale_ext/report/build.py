@@ -54,10 +54,9 @@ def build(
     compared = [
         Plot(name, title, save(figure, out / PLOTS, name)) for name, (title, figure) in comparison.plots(arms).items()
     ]
-    job_plots = {
-        job.name: _job_plots(job, out / PLOTS, index)
-        for index, job in enumerate(follow([job for arm in arms for job in arm.every_job]))
-    }
+    drawn = [job for arm in arms for job in arm.every_job]
+    names = _folder_names([job.name for job in drawn])
+    job_plots = {job.name: _job_plots(job, out / PLOTS, names[job.name]) for job in follow(drawn)}
     write_atomic(out / FIGURES, comma_separated(arms))
     rows = lines(arms, by_class)
     write_atomic(out / PAGE, page(_title(arms), arms, rows, compared, job_plots, left_out, by_class))
@@ -100,9 +99,15 @@ def _left_out(names: Sequence[str], shown: int) -> str:
     return f"{text}{', '.join(names)}." if names else ""
 
 
-def _job_plots(job: LoadedJob, folder: Path, index: int) -> list[Plot]:
-    """A job's own plots in a folder of its name, as far as that is one: a header may come from anywhere."""
-    name = job.name if re.fullmatch(_FILE_NAME, job.name) else f"job_{index}"
+def _folder_names(names: Sequence[str]) -> dict[str, str]:
+    """The folder of each job's plots: its name, or another one where that is no file name, as a header may have."""
+    plain = {name for name in names if re.fullmatch(_FILE_NAME, name)}
+    free = (name for name in (f"job_{number}" for number in count()) if name not in plain)
+    return {name: name if name in plain else next(free) for name in names}
+
+
+def _job_plots(job: LoadedJob, folder: Path, name: str) -> list[Plot]:
+    """A job's own plots in a folder of this name."""
     (folder / name).mkdir(exist_ok=True)
     return [
         Plot(f"{name}/{kind}", title, save(figure, folder / name, kind), kind == "models")

@@ -123,6 +123,13 @@ def test_names_cannot_inject_anything(tmp_path: Path):
     assert [path.name for path in (tmp_path / "out" / "plots").iterdir() if path.is_dir()] == ["job_0"]
 
 
+def test_a_job_that_is_called_as_a_stand_in_has_its_plots_for_itself(undrawn, tmp_path: Path):
+    jobs = [write_job(tmp_path / str(at), job_name=name) for at, name in enumerate(("job_0", "../a", "../b"))]
+    build(jobs, tmp_path / "out")
+    folders = [path.name for path in (tmp_path / "out" / "plots").iterdir() if path.is_dir()]
+    assert sorted(folders) == ["job_0", "job_1", "job_2"]
+
+
 def test_generated_data_and_different_data_are_said(undrawn, tmp_path: Path):
     one = write_job(tmp_path / "one", generated=True)
     two = write_job(tmp_path / "two", data={"name": "x", "generated": False, "digest": "0"})
