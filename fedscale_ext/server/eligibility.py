@@ -19,7 +19,7 @@ from fedscale_ext.population.population import Population
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.transport.registration import ExecutorInfo
 
-NEVER_ONLINE = "no client that may train is ever online: check device_avail_file and filter_less"
+NEVER_ONLINE = "no client that may train is ever online: check device_avail_file, filter_less and filter_more"
 
 
 def task_of(config: JobConfig, info: ExecutorInfo) -> Task:
@@ -124,9 +124,13 @@ def eligible_clients(
             f"{more} training samples and never {'trains' if few == 1 else 'train'}"
         )
     if args.num_participants > eligible.sum():
+        advice = [
+            *(["lower filter_less"] if ((sizes > 0) & (sizes < args.filter_less)).any() else []),
+            *(["raise filter_more"] if (sizes > args.filter_more).any() else []),
+        ]
         raise UserError(
             f"num_participants {args.num_participants} is above the {int(eligible.sum())} clients that may "
-            "train; lower it, or lower filter_less"
+            f"train; lower it{''.join(f', or {one}' for one in advice)}"
         )
     reachable = population.ever_online()
     if not (eligible & reachable).any():

@@ -175,9 +175,13 @@ def test_another_seed_gives_another_result(job_file: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"num_participants": 8}, "num_participants 8 is above the 7 clients"),
+        ({"num_participants": 8}, "num_participants 8 is above the 7 clients that may train; lower it"),
+        ({"num_participants": 4, "filter_more": 12}, "the 3 clients that may train; lower it, or raise filter_more"),
         ({"num_participants": 3, "filter_less": 20}, None),
-        ({"num_participants": 4, "filter_less": 20}, "above the 3 clients"),
+        (
+            {"num_participants": 4, "filter_less": 20},
+            "above the 3 clients that may train; lower it, or lower filter_less",
+        ),
         ({"data_dir": "/nowhere"}, "fedscale dataset"),
         ({"model": "nasbench201_bas"}, "did you mean 'nasbench201_base'"),
         ({"method": "fedtranz"}, "did you mean 'fedtrans'"),
