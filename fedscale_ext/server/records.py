@@ -21,7 +21,7 @@ from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.plots import plot_job
 from fedscale_ext.report.tables import summary_table, write_markdown
 from fedscale_ext.tasks.kind import JobContext
-from fedscale_ext.tasks.tested_tensors import keep_tested
+from fedscale_ext.tasks.tested_tensors import drop_tested, keep_tested
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -96,6 +96,7 @@ class JobRecords:
         ``marks`` is how far the records reached by then. The files of an earlier end go first.
         """
         drop_end(self._log_dir)
+        drop_tested(self._log_dir)
         drop_states(self._log_dir, after_round)
         return self._recorder.return_to(marks, self._writer)
 

@@ -28,7 +28,12 @@ def keep_tested(log_dir: Path, client_tensors: Iterable[ClientTensors], objectiv
     if tested and (shared or objective):
         write_tensors(path, shared, {_OBJECTIVE: json.dumps(dict(objective), sort_keys=True)})
     else:
-        path.unlink(missing_ok=True)  # of an earlier job in this folder
+        drop_tested(log_dir)  # of an earlier job in this folder
+
+
+def drop_tested(log_dir: Path) -> None:
+    """Remove the file of :func:`keep_tested`, if there is one."""
+    (log_dir / FILE).unlink(missing_ok=True)
 
 
 def read_tested(log_dir: Path) -> tuple[State | None, dict[str, Any]]:

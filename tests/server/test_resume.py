@@ -19,6 +19,7 @@ from fedscale_ext.metrics import files, lines
 from fedscale_ext.models.files import configured_spec
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.server import checkpoint, method_tools
+from fedscale_ext.tasks import tested_tensors
 from fedscale_ext.util.code_digest import code_digest
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
@@ -92,7 +93,9 @@ def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
     assert load_job(log_dir(job_file)).finished
     of_the_end = [log_dir(job_file) / name for name in ("summary.md", "plot.png", "models")]
     assert all(path.exists() for path in of_the_end)
-    (log_dir(job_file) / "growth.png").touch()  # as of a method with births
+    gone = [log_dir(job_file) / name for name in ("growth.png", tested_tensors.FILE)]
+    for path in gone:
+        path.touch()  # as of a method with births, and of one with prototypes
     evolve = FedYogiAggregator.evolve
 
     def interrupted(self: FedYogiAggregator, round: int) -> None:
@@ -105,7 +108,7 @@ def test_a_finished_job_that_goes_on_and_is_stopped_has_not_finished(
         run(job_file, rounds=9, resume=True)
     job = load_job(log_dir(job_file))
     assert not job.finished and job.state == "round 4 of 9, tested after round 3"
-    assert not any(path.exists() for path in [*of_the_end, log_dir(job_file) / "growth.png"])
+    assert not any(path.exists() for path in [*of_the_end, *gone])
     assert job.summary["rounds"] == 4 and job.summary["accuracy"]["round"] == 3
     monkeypatch.setattr(FedYogiAggregator, "evolve", evolve)
     run(job_file, rounds=9, resume=True)
