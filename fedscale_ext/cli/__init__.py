@@ -36,22 +36,31 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:
-        if isinstance(error, OSError) and full_disk.is_full(error):
-            print(f"fedscale: {_full_disk(error)}", file=sys.stderr)
+    except Exception as unexpected:
+        fault = _of_a_loop(unexpected) or unexpected
+        if isinstance(fault, OSError) and full_disk.is_full(fault):
+            print(f"fedscale: {_full_disk(fault)}", file=sys.stderr)
             sys.exit(2)
         if (
-            isinstance(error, OSError)
-            and error.errno in _OF_A_PATH
-            and isinstance(error.filename, str | bytes | os.PathLike)
+            isinstance(fault, OSError)
+            and fault.errno in _OF_A_PATH
+            and isinstance(fault.filename, str | bytes | os.PathLike)
         ):
-            name = one_line(os.fsdecode(error.filename), _SHOWN)
-            print(f"fedscale: {name} cannot be read or written: {error.strerror}", file=sys.stderr)
+            name = one_line(os.fsdecode(fault.filename), _SHOWN)
+            print(f"fedscale: {name} cannot be read or written: {fault.strerror}", file=sys.stderr)
             sys.exit(2)
         print(
-            f"fedscale: unexpected {type(error).__name__}: {_first_line(error)}; {_keep_traceback()}", file=sys.stderr
+            f"fedscale: unexpected {type(fault).__name__}: {_first_line(fault)}; {_keep_traceback()}", file=sys.stderr
         )
         sys.exit(1)
+
+
+def _of_a_loop(error: Exception) -> OSError | None:
+    """The system's error of links that lead in a circle, of which pathlib makes a RuntimeError; None for others."""
+    cause = error.__context__
+    if isinstance(error, RuntimeError) and isinstance(cause, OSError) and cause.errno == errno.ELOOP:
+        return cause
+    return None
 
 
 def _full_disk(error: OSError) -> str:

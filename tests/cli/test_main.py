@@ -199,6 +199,12 @@ def test_a_full_disk_is_one_sentence(state, monkeypatch, capsys, file, advice):
     assert (end.value.code, capsys.readouterr().err) == (2, said)
 
 
+def test_links_that_lead_in_a_circle_are_one_sentence(call, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    said = f"fedscale: {tmp_path}/loop cannot be read or written: Too many levels of symbolic links\n"
+    assert call("traces", "convert", tmp_path / "loop", tmp_path / "out.npz") == (2, "", said)
+
+
 def test_a_name_that_is_too_long_is_one_sentence(call):
     name = "n" * 300
     said = f"fedscale: {name[:199]}… cannot be read or written: File name too long\n"
