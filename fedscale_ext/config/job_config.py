@@ -378,7 +378,7 @@ def _scalar(value: Any) -> Any:
     A comma within brackets belongs to a value.
     """
     if isinstance(value, list):
-        return rejoined(value)
+        return [_scalar(one) for one in rejoined(value)]
     if not isinstance(value, str):
         return value
     if value.startswith("[") and value.endswith("]"):

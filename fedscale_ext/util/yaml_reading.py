@@ -1,8 +1,8 @@
 """YAML as configurations use it, read and written: small, flat, each key once, and nothing that grows when it is read.
 
 PyYAML's safe loader runs nothing, but takes a list that is named nine times nine times over, nests until
-Python's stack ends, lets the last of two equal keys win, reads ``1:30`` as the number 90 and ``1_30`` as 130, and
-raises whatever int() or a date does.
+Python's stack ends, lets the last of two equal keys win, reads ``1:30`` as the number 90, ``1_30`` as 130 and ``0130``
+as 88, and raises whatever int() or a date does.
 """
 
 import json
@@ -56,14 +56,15 @@ class _Loader(yaml.SafeLoader):
 
 
 def _number(loader: _Loader, node: ScalarNode) -> Any:
-    """A number; what has colons or underscores is text.
+    """A number; what has colons or underscores is text, and so is a whole number that begins with zeros.
 
-    Whoever writes ``1:30`` does not mean the sixties of YAML 1.1, and ``1126_214611`` is the time stamp of a run.
+    Whoever writes ``1:30`` does not mean the sixties of YAML 1.1, nor its eights by ``0130``; ``1126_214611`` is the
+    time stamp of a run. A key that takes a number reads such a text as a decimal one.
     """
     kind = "int" if node.tag == "tag:yaml.org,2002:int" else "float"
-    return (
-        node.value if {":", "_"} & set(node.value) else getattr(yaml.SafeLoader, f"construct_yaml_{kind}")(loader, node)
-    )
+    if {":", "_"} & set(node.value) or re.fullmatch(r"[-+]?0\d+", node.value):
+        return node.value
+    return getattr(yaml.SafeLoader, f"construct_yaml_{kind}")(loader, node)
 
 
 for _kind in ("int", "float"):

@@ -175,6 +175,17 @@ def test_fedscales_gradient_policy_names_a_method(policy: str | None, method: st
     assert make_config({}, {"gradient_policy": policy}).job.method == method
 
 
+def test_digits_behind_a_zero_are_text_or_a_decimal_number(tmp_path: Path) -> None:
+    keys = "{job_name: 0715}, {rounds: 010}, {seed: 012}, {learning_rate: 01}, {fedprox.mu: 010}, {x.y: [01]}"
+    config = load_config(write(tmp_path, f"job_conf: [{keys}]\n"), ["time_stamp=0930", "batch_size=020"])
+    args = config.fedscale
+    assert (args.job_name, args.time_stamp) == ("0715", "0930")
+    assert (args.rounds, args.batch_size, config.job.seed, args.learning_rate) == (10, 20, 12, 1.0)
+    assert config.params == {"fedprox.mu": 10, "x.y": [1]}
+    again = from_argv(to_argv(config))
+    assert (again.fedscale.job_name, again.params) == ("0715", config.params)
+
+
 BAD = [
     ("job_conf:\n  - rounds: 3\n bad", "not valid YAML: "),
     ("just text", "must hold keys"),
