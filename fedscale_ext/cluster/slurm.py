@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedscale_ext.cluster.slurm_queue import Queue, queued_as, shape
+from fedscale_ext.cluster.slurm_queue import enqueue, queued_as, request, shape
 from fedscale_ext.cluster.slurm_task import FOLDER, write_plan
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import JobConfig, load_config, read_conf
@@ -23,12 +23,12 @@ from fedscale_ext.report.loading import load_job
 
 def submit(
     conf: str, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None,
-    hours: float, options: Sequence[str], executor: str = "slurm",
+    hours: float, options: Sequence[str],
 ) -> int:  # fmt: skip
-    """Queue the job of a configuration; ``executor`` is what submitit calls the cluster. Exit code 0: it is queued."""
+    """Queue the job of a configuration. Exit code 0: it is queued."""
     config = _checked(load_config(conf, overrides))
     name = config.fedscale.job_name
-    queue = Queue(config, executor, hours, options)
+    asked = request(config, hours, options)
     if idle := idle_keys(config):
         display.notice(idle)
     with contextlib.ExitStack() as held:
@@ -36,7 +36,7 @@ def submit(
         job = _new_job(config, overrides, display, held, resume=resume, resume_from=resume_from)
         if job is None:
             return 0
-        queue.submit([job], job.log_dir / FOLDER, name)
+        enqueue([job], job.log_dir / FOLDER, name, asked)
     assert job.cluster is not None
     display.notice(
         f"job {name} is queued as {job.cluster['slurm']}; `fedscale driver status {name}` tells how it is, `fedscale "
@@ -47,7 +47,7 @@ def submit(
 
 def submit_sweep(
     conf: str, overrides: list[str], display: Display, *, seeds: str | None, grid: Sequence[str], at_once: int | None,
-    resume: bool, hours: float, options: Sequence[str], executor: str = "slurm",
+    resume: bool, hours: float, options: Sequence[str],
 ) -> int:  # fmt: skip
     """Queue the jobs of a sweep as one array, of which ``at_once`` run side by side.
 
@@ -62,7 +62,7 @@ def submit_sweep(
         raise UserError(
             "the jobs of a sweep are one array under Slurm: worker_ips and use_cuda must be the same for all"
         )
-    queue = Queue(first, executor, hours, options, at_once)
+    asked = request(first, hours, options, at_once)
     name = load_config(file, overrides).fedscale.job_name + ENDING
     for note in filter(None, (plan.repeats, idle_keys(*plan.configs))):
         display.notice(note)
@@ -90,7 +90,7 @@ def submit_sweep(
         folder = Path(first.fedscale.log_path, "logs", name, FOLDER).absolute()
         held.enter_context(_removed_if_refused(folder))
         if new:
-            queue.submit(new, folder, name)
+            enqueue(new, folder, name, asked)
         sweeps.write_conf(name, file.content)
         sweeps.write(Sweep(name, conf, tuple(overrides), values, points, Proc.of("sweep", os.getpid()), folders))
     if left_out:

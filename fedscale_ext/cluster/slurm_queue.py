@@ -5,7 +5,8 @@ import io
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,62 +25,58 @@ _MOST_HOURS = 1_000_000  # more minutes than Slurm counts are an endless time to
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 
 
-class Queue:
-    """Slurm's queue, as submitit has it, for jobs that ask for the same nodes."""
+def request(config: JobConfig, hours: float, options: Sequence[str], at_once: int | None = None) -> dict[str, Any]:
+    """What a job asks of Slurm, as submitit's parameters, where None is left out; UserError if it cannot ask here."""
+    if not 0 < hours <= _MOST_HOURS:
+        raise UserError(f"--hours {hours:g} must be above 0 and at most {_MOST_HOURS:,}, as in --hours 8")
+    nodes, counts = shape(config)
+    more = _options(options)
+    if find_spec("submitit") is None:
+        raise UserError(_NEEDS)
+    _check_programs()
+    return {
+        "nodes": nodes,
+        "tasks_per_node": sum(counts),
+        "cpus_per_task": 2,
+        "gpus_per_node": len(counts) if config.fedscale.use_cuda else None,
+        "timeout_min": max(1, round(60 * hours)),
+        "slurm_array_parallelism": at_once,
+        "slurm_additional_parameters": more,
+        # the aggregator's failure ends the executors on other nodes; theirs fails no task
+        "slurm_srun_args": ["--kill-on-bad-exit=1"],
+    }
 
-    def __init__(
-        self, config: JobConfig, executor: str, hours: float, options: Sequence[str], at_once: int | None = None
-    ) -> None:
-        if not 0 < hours <= _MOST_HOURS:
-            raise UserError(f"--hours {hours:g} must be above 0 and at most {_MOST_HOURS:,}, as in --hours 8")
-        nodes, counts = shape(config)
-        more = _options(options)
-        self.executor, self._class = executor, _executor(executor)
-        self.parameters: dict[str, Any] = {
-            "nodes": nodes,
-            "tasks_per_node": sum(counts),
-            "timeout_min": max(1, round(60 * hours)),
-        }
-        if config.fedscale.use_cuda:
-            self.parameters["gpus_per_node"] = len(counts)
-        if executor == "slurm":
-            # the aggregator's failure ends the executors on other nodes; theirs fails no task
-            self.parameters |= {"cpus_per_task": 2, "slurm_additional_parameters": more,
-                                "slurm_srun_args": ["--kill-on-bad-exit=1"]}  # fmt: skip
-            if at_once is not None:
-                self.parameters["slurm_array_parallelism"] = at_once
 
-    def submit(self, new: Sequence[jobs.Job], folder: Path, name: str) -> None:
-        """Queue jobs, several as one array, and remember them; their processes write to ``folder``.
+def enqueue(new: Sequence[jobs.Job], folder: Path, name: str, request: Mapping[str, Any]) -> None:
+    """Queue jobs, several as one array, and remember them; their processes write to ``folder``.
 
-        UserError where sbatch refuses them, does not say how it numbers them, or cannot be run.
-        """
-        from submitit.core.utils import FailedJobError, FailedSubmissionError
+    UserError where sbatch refuses them, does not say how it numbers them, or cannot be run.
+    """
+    from submitit import AutoExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-        queue = self._class(folder=str(folder), cluster=self.executor)
-        queue.update_parameters(name=name, **self.parameters)
-        plans = [str(job.log_dir / FOLDER) for job in new]
-        try:
-            with contextlib.redirect_stderr(io.StringIO()):  # submitit prints sbatch's words before it raises them
-                queued = [queue.submit(run_task, plans[0])] if len(plans) == 1 else queue.map_array(run_task, plans)
-        except FailedJobError as error:
-            words = _in_one_line(str(error)) or "it does not say why"
-            raise UserError(
-                f"sbatch does not take {name} ({words}): nothing is queued; look at --slurm-option, --hours and "
-                "worker_ips"
-            ) from None
-        except FailedSubmissionError as error:
-            words = _in_one_line(str(error).partition("\n")[0])
-            raise UserError(
-                f"sbatch does not tell the number of {name} ({words}): look with squeue whether it is queued, and end "
-                "it with scancel"
-            ) from None
-        except OSError as error:
-            what = f"{error.filename}: " if error.filename else ""
-            raise UserError(f"{name} cannot be queued ({what}{error.strerror})") from None
-        for job, its in zip(new, queued, strict=True):
-            job.cluster = {"slurm": its.job_id, "executor": self.executor, "folder": str(folder)}
-            jobs.write(job)
+    executor = AutoExecutor(folder=str(folder), cluster="slurm")
+    executor.update_parameters(name=name, **request)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints sbatch's words before it raises them
+            queued = executor.map_array(run_task, [str(job.log_dir / FOLDER) for job in new])  # of one job: no array
+    except FailedJobError as error:
+        words = _in_one_line(str(error)) or "it does not say why"
+        raise UserError(
+            f"sbatch does not take {name} ({words}): nothing is queued; look at --slurm-option, --hours and worker_ips"
+        ) from None
+    except FailedSubmissionError as error:
+        words = _in_one_line(str(error).partition("\n")[0])
+        raise UserError(
+            f"sbatch does not tell the number of {name} ({words}): look with squeue whether it is queued, and end it "
+            "with scancel"
+        ) from None
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        raise UserError(f"{name} cannot be queued ({what}{error.strerror})") from None
+    for job, its in zip(new, queued, strict=True):
+        job.cluster = {"slurm": its.job_id, "folder": str(folder)}
+        jobs.write(job)
 
 
 def state(job: jobs.Job) -> str:
@@ -89,11 +86,8 @@ def state(job: jobs.Job) -> str:
     """
     if has_results(job.log_dir, job.started):
         return "finished"
-    queued = _queued(job)
-    assert job.cluster is not None
-    if job.cluster["executor"] != "slurm":
-        return str(queued.state).lower()
-    number = job.cluster["slurm"]
+    _check_programs()
+    number = _number(job)
     # clusters without accounting have no sacct, and the queue forgets what ended long ago
     states = _words("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}") or _words(
         "sacct", "--noheader", "--allocations", "--parsable2", "--format=State", f"--jobs={number}"
@@ -120,15 +114,11 @@ def cancel(records: Sequence[jobs.Job]) -> int:
 
     A job of unknown state was there if scancel takes it. UserError, when all were tried, for those that Slurm keeps.
     """
+    _check_programs()
     ended, refused = 0, []
     for job in records:
-        queued, before = _queued(job), state(job)
-        assert job.cluster is not None
-        if job.cluster["executor"] != "slurm":
-            queued.cancel(check=False)
-            ended += before in _IN_QUEUE
-            continue
-        scancel = subprocess.run(["scancel", job.cluster["slurm"]], capture_output=True, text=True)
+        before = state(job)
+        scancel = subprocess.run(["scancel", _number(job)], capture_output=True, text=True)
         gone = _NOT_THERE.search(scancel.stderr) is not None
         if scancel.returncode == 0:
             ended += before in (*_IN_QUEUE, "unknown") and not gone
@@ -141,21 +131,15 @@ def cancel(records: Sequence[jobs.Job]) -> int:
     return ended
 
 
-def _queued(job: jobs.Job) -> Any:
+def _number(job: jobs.Job) -> str:
     assert job.cluster is not None
-    executor = _executor(job.cluster["executor"])(folder=job.cluster["folder"], cluster=job.cluster["executor"])
-    return executor._executor.job_class(job.cluster["folder"], job.cluster["slurm"])
+    return str(job.cluster["slurm"])
 
 
-def _executor(cluster: str) -> Any:
-    try:
-        from submitit import AutoExecutor
-    except ImportError:
-        raise UserError(_NEEDS) from None
-    for program in ("sbatch", "srun", "squeue", "scancel") if cluster == "slurm" else ():
+def _check_programs() -> None:
+    for program in ("sbatch", "srun", "squeue", "scancel"):
         if shutil.which(program) is None:
             raise UserError(f"there is no {program} here: run this command on a login node of a Slurm cluster")
-    return AutoExecutor
 
 
 def _in_one_line(words: str) -> str:

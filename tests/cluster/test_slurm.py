@@ -5,6 +5,8 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.util.token import read_token, write_token
 
-pytest.importorskip("submitit")
+submitit = pytest.importorskip("submitit")
 
 
 @pytest.fixture
@@ -31,10 +33,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def queue(job_file: Path, *overrides: str, executor: str = "slurm", **more) -> int:
+def queue(job_file: Path, *overrides: str, **more) -> int:
     display = Display(Console(), Console(stderr=True))
     keys = {"resume": False, "resume_from": None, "hours": 2.0, "options": ["partition=gpu"], **more}
-    return slurm.submit(str(job_file), list(overrides), display, executor=executor, **keys)
+    return slurm.submit(str(job_file), list(overrides), display, **keys)
 
 
 def fake_queue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +47,15 @@ def fake_queue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_text(f'#!/bin/sh\necho {program} "$@" >> {folder}/calls\n{answers.get(program, "true")}\n')
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@contextmanager
+def run_locally() -> Iterator[None]:
+    """Have what is queued run on this machine, by submitit's local executor."""
+    with pytest.MonkeyPatch.context() as patch:
+        executor = submitit.AutoExecutor
+        patch.setattr(submitit, "AutoExecutor", lambda folder, cluster: executor(folder, "local"))
+        yield
 
 
 def test_the_script_asks_for_what_the_configuration_says(here, job_file, monkeypatch):
@@ -261,8 +272,11 @@ def said(job: jobs.Job) -> str:
     return "".join(path.read_text() for path in Path(job.cluster["folder"]).glob("*_log.*"))
 
 
-def test_a_job_runs_on_submitits_local_executor(here, job_file):
-    assert queue(job_file, f"log_path={here}/out", executor="local") == 0
+def test_a_job_runs_on_submitits_local_executor(here, job_file, monkeypatch):
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    with run_locally():
+        assert queue(job_file, f"log_path={here}/out") == 0
     job = jobs.find("tiny")
     results = [Path(job.cluster["folder"], f"{job.cluster['slurm']}_{rank}_result.pkl") for rank in (0, 1)]
     wait_for(lambda: all(path.exists() for path in results))  # what submitit writes at a task's end
@@ -271,11 +285,11 @@ def test_a_job_runs_on_submitits_local_executor(here, job_file):
     assert summary["rounds"] == 2
 
 
-def queue_sweep(job_file: Path, *overrides: str, executor: str = "slurm", **more) -> int:
+def queue_sweep(job_file: Path, *overrides: str, **more) -> int:
     display = Display(Console(), Console(stderr=True))
     keys = {"seeds": "1-2", "grid": ["batch_size=5,9"], "at_once": 3, "resume": False, "hours": 2.0,
             "options": ["partition=gpu"], **more}  # fmt: skip
-    return slurm.submit_sweep(str(job_file), list(overrides), display, executor=executor, **keys)
+    return slurm.submit_sweep(str(job_file), list(overrides), display, **keys)
 
 
 def test_a_sweep_is_one_array_of_which_some_run_at_once(here, job_file, monkeypatch, capsys):
@@ -328,7 +342,10 @@ def test_the_jobs_of_an_array_ask_for_the_same_nodes(here, job_file, monkeypatch
 
 def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file, monkeypatch, capsys):
     words = (f"log_path={here}/out", 'worker_ips=["localhost:[1]"]')
-    assert queue_sweep(job_file, *words, seeds="1", at_once=None, executor="local") == 0
+    (here / "bin").mkdir()
+    fake_queue(here / "bin", monkeypatch)
+    with run_locally():
+        assert queue_sweep(job_file, *words, seeds="1", at_once=None) == 0
     sweep = sweeps.read("tiny-sweep")
     records = [jobs.find(point.name) for point in sweep.points]
     # what submitit writes at a task's end
@@ -337,8 +354,6 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file, mo
     for job in records:
         assert slurm_queue.state(job) == "finished", said(job)
         assert json.loads((job.log_dir / "summary.json").read_text())["rounds"] == 2
-    (here / "bin").mkdir()
-    fake_queue(here / "bin", monkeypatch)
     again = {"seeds": "1", "resume": True}
     capsys.readouterr()
     queue_sweep(job_file, *words, **again)
@@ -346,6 +361,7 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file, mo
     assert queue(job_file, *words, "batch_size=5", "job_name=tiny-batch_size_5-s1", resume=True) == 0
     assert not (here / "bin/calls").exists()
     (records[1].log_dir / "summary.json").unlink()
+    answer(here / "bin", "squeue", "COMPLETED")
     queue_sweep(job_file, *words, **again)
     assert "1 job queued as one array, 1 done before" in " ".join(capsys.readouterr().err.split())
     assert [jobs.find(job.name).cluster["slurm"] == "12" for job in records] == [False, True]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedscale_ext.cluster import slurm_queue
+from fedscale_ext.cluster import slurm
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.driver import job_checks as check
@@ -105,7 +105,7 @@ def test_data_of_another_executor_and_data_that_a_command_brings_are_not_compare
 
 
 def test_a_job_is_not_queued_again_on_other_data(call, state, conf, data, monkeypatch):
-    monkeypatch.setattr(slurm_queue, "_executor", lambda cluster: None)
+    monkeypatch.setattr(slurm, "request", lambda *_: {})
     write_run(conf, "tiny", "finished")
     change(data)
     words = ["driver", "submit", conf, "--slurm", "--resume"]
