@@ -15,19 +15,27 @@ from fedscale_ext.driver.runs import newest_checkpoint
 from fedscale_ext.driver.supervision import has_checkpoint
 
 EVENT = "checked"
-_PORT = "aggregator"  # the roles of a host
-_TRAINS = "executors"
 
 
 @dataclass(frozen=True)
 class Report:
-    """Facts about a host: ``data`` is its samples' digest where it trains, ``skew_s`` how far its clock is ahead."""
+    """Facts about a host.
+
+    Attributes:
+        folder: Where relative paths begin.
+        data: Digest of the samples, where executors are to run.
+        port: Where the aggregator is to listen, on its host.
+        newest: ``time_stamp`` of the run that a resumed job continues, on the aggregator's host.
+        skew_s: How far the clock is ahead.
+
+    """
 
     python: str
     torch: str
     numpy: str
     code: str
     gpus: int
+    folder: str = ""
     data: str | None = None
     port: int | None = None
     newest: str | None = None
@@ -38,16 +46,6 @@ class Report:
         """The report in a host's event; ``received_at`` is when the driver received it."""
         values: dict[str, Any] = {key: event.get(key) for key in cls.__dataclass_fields__ if key != "skew_s"}
         return cls(**values, skew_s=float(event["time"]) - event["received_at"])
-
-
-def roles(host: str, host_of: Mapping[str, str]) -> str:
-    """Roles of a host in a job, joined by +."""
-    names = {
-        _PORT if name == preparation.AGGREGATOR else _TRAINS
-        for name, host_of_process in host_of.items()
-        if host_of_process == host
-    }
-    return "+".join(sorted(names))
 
 
 def compare(reports: Mapping[str, Report], host_of: Mapping[str, str], config: JobConfig) -> None:
@@ -100,9 +98,8 @@ def pythons(reports: Mapping[str, Report]) -> str | None:
     return None if len(host_with) < 2 else ", ".join(f"Python {python} on {host}" for python, host in host_with.items())
 
 
-def report(config: JobConfig, roles_here: str) -> dict[str, Any]:
-    """What this host has of what hosts must have in common; ``roles_here`` is what :func:`roles` returns."""
-    role = roles_here.split("+")
+def report(config: JobConfig, aggregates: bool, trains: bool) -> dict[str, Any]:
+    """What this host has of what hosts must have in common, as the host of the aggregator, of executors, or both."""
     import numpy as np
     import torch
 
@@ -110,7 +107,7 @@ def report(config: JobConfig, roles_here: str) -> dict[str, Any]:
     from fedscale_ext.data.job_data import open_job_data
     from fedscale_ext.util.code_digest import code_digest
 
-    preparation.check_inputs(config, data=_TRAINS in role)
+    preparation.check_inputs(config, data=trains)
     result: dict[str, Any] = {
         "python": ".".join(map(str, sys.version_info[:2])),
         "torch": torch.__version__,
@@ -118,10 +115,10 @@ def report(config: JobConfig, roles_here: str) -> dict[str, Any]:
         "code": code_digest(method_class(config.job.method)),
         "gpus": torch.cuda.device_count() if config.fedscale.use_cuda else 0,
     }
-    if _PORT in role:
+    if aggregates:
         result["port"] = preparation.port(config)
         result["newest"] = run_with_checkpoint(config)
-    if _TRAINS in role:
+    if trains:
         result["data"] = open_job_data(config).digest
     return {**result, "time": time.time()}
 

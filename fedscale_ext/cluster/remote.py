@@ -40,7 +40,10 @@ def facts() -> dict[str, Any]:
     return {"version": VERSION, "sources": digest("", package_files())}
 
 
-def _check(job: str, host: str, work_dir: str, setup: list[list[str]], argv: list[str], roles: str, **_: Any) -> None:
+def _check(
+    job: str, host: str, work_dir: str, setup: list[list[str]], argv: list[str], aggregates: bool, trains: bool,
+    **_: Any,
+) -> None:  # fmt: skip
     """Clear what is left of the job, run the setup commands, and report what hosts must have in common."""
     exit_with_parent(_end_group)
     left(job, host, end=True)
@@ -54,7 +57,7 @@ def _check(job: str, host: str, work_dir: str, setup: list[list[str]], argv: lis
 
     config = from_argv(argv)
     prepare_process(config)
-    print_event({"event": check.EVENT, "folder": folder, **check.report(config, roles)})
+    print_event({"event": check.EVENT, "folder": folder, **check.report(config, aggregates, trains)})
 
 
 def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[str], **order: Any) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
@@ -87,11 +88,18 @@ def submit(
         preparation.make_log_dir(job, config, again)
         if not again:
             drop_restarts(job.log_dir)
+        plain, shell = plain_commands(config.cluster.setup_commands or ())
+        if shell:
+            display.notice(
+                f"these setup_commands need a shell and are not run: {'; '.join(shell)}; set python to the "
+                "interpreter of the environment on the hosts"
+            )
         with jobs.leaving_nothing(job), jobs.open_log(name, "a" if again else "w") as log:
             processes = Hosts(log, way, host_of)
-            run = ClusterRun(config, job, processes, display, Restarts() if supervise else None)
+            keys = resume_keys(resume, resume_from)
+            run = ClusterRun(config, job, processes, display, Restarts() if supervise else None, keys)
             run.in_sweep = isinstance(conf, ConfFile)
-            code = run.submit(resume_keys(resume, resume_from))
+            code = run.run(plain, {})
         jobs.settle(job, last, code)
         return code
 
@@ -129,27 +137,15 @@ class ClusterRun(Run):
     processes: Hosts
 
     def __init__(
-        self, config: JobConfig, job: jobs.Job, processes: Hosts, display: Display, restarts: Restarts | None
-    ) -> None:
+        self, config: JobConfig, job: jobs.Job, processes: Hosts, display: Display, restarts: Restarts | None,
+        keys: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Prepare the run; ``keys`` are the aggregator's for where it begins."""
         super().__init__(job, processes, display, restarts, idle_keys(config))
         assert job.cluster is not None
-        self.config, self.way, self.record = config, processes.access, job.cluster
+        self.config, self.way, self.record, self.keys = config, processes.access, job.cluster, keys
         self.host_of = dict(processes.hosts)
-        self.keys: dict[str, Any] = {}
-        self.ready = False  # the first executor has registered, and the job begins
-        self.folders: dict[str, str] = {}  # of each host, in which relative paths begin
         self.token = ""
-
-    def submit(self, keys: dict[str, Any]) -> int:
-        """Run the job, with more ``keys`` for its aggregator; the command's exit code."""
-        self.keys = keys
-        plain, shell = plain_commands(self.config.cluster.setup_commands or ())
-        if shell:
-            self.display.notice(
-                f"these setup_commands need a shell and are not run: {'; '.join(shell)}; set python to the "
-                "interpreter of the environment on the hosts"
-            )
-        return self.run(plain, {})
 
     # ---- before the first process ----
 
@@ -165,28 +161,25 @@ class ClusterRun(Run):
 
     def _check(self, setup: list[list[str]]) -> dict[str, check.Report]:
         """Run the setup commands and the check on each host; UserError for the first that fails."""
-        executors, host_of = len(self.host_of) - 1, self.host_of
+        host_of = self.host_of
+        training = [host for name, host in host_of.items() if name != AGGREGATOR]
         names = {f"check ({host})": host for host in dict.fromkeys(host_of.values())}
-        orders = {
-            name: {"do": "check", "setup": setup, "roles": check.roles(host, host_of), "argv": self._checked_argv(host)}
-            for name, host in names.items()
-        }
         self.job.children = self.processes.greet(names)
         self._remember()
         self.display.notice(
-            f"checking {counted(len(names), 'host')} for {counted(executors, 'executor')}; a host that has not "
+            f"checking {counted(len(names), 'host')} for {counted(len(training), 'executor')}; a host that has not "
             "seen the data yet reads it now"
-            if executors
-            else f"checking the aggregator's host, {next(iter(host_of.values()))}"
+            if training
+            else f"checking the aggregator's host, {host_of[AGGREGATOR]}"
         )
-        for name, order in orders.items():
-            self.processes.order(name, **self._common(names[name]), **order)
+        for name, host in names.items():
+            roles = {"aggregates": host == host_of[AGGREGATOR], "trains": host in training}
+            order = {"do": "check", "setup": setup, "argv": self._checked_argv(host), **roles}
+            self.processes.order(name, **self._common(host), **order)
         timeout_s = self.config.job.register_timeout_s
         late = f"has not finished its check within register_timeout_s={timeout_s:g} s: {_SLOW}"
         answers = self.processes.answers(names, check.EVENT, timeout_s, late, ended=True)
-        events = {names[name]: event for name, event in answers.items()}
-        self.folders = {host: event["folder"] for host, event in events.items()}
-        reports = {host: check.Report.read(event) for host, event in events.items()}
+        reports = {names[name]: check.Report.read(event) for name, event in answers.items()}
         check.compare(reports, host_of, self.config)
         note = check.pythons(reports)
         if note:
@@ -204,58 +197,46 @@ class ClusterRun(Run):
 
     def _settle(self, reports: dict[str, check.Report]) -> None:
         """Where the job listens and writes, and with it every process's arguments."""
-        host, config = self.host_of[AGGREGATOR], self.config
-        if self.keys and reports[host].newest:
-            self.job.time_stamp = str(reports[host].newest)
-        there = self._log_path(host)
-        self.record["there"] = there
-        shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": reports[host].port}
+        config, its = self.config, reports[self.host_of[AGGREGATOR]]
+        if self.keys and its.newest:
+            self.job.time_stamp = its.newest
+        there = self.record["there"] = self._log_path(its.folder)
+        shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": its.port}
         # `driver status` prints them, in whatever folder it is typed; the token is this machine's
-        shared |= jobs.join_files(config.job, self.folders.get(host, ""))
+        shared |= jobs.join_files(config.job, its.folder)
         if config.job.token_file is not None:
             shared["token_file"] = str(Path(config.job.token_file).expanduser().absolute())
         self.job.argv = joining.aggregator_arguments(config, **shared, **self.keys)
-        if self.host_of.keys() == {AGGREGATOR} and (command := self.job.join_command()) is not None:
-            self.display.notice(f"the job has no executors; any process joins by: {command}")
-        address = joining.address(config.fedscale.ps_ip, reports[host].port or 0)
+        address = joining.address(config.fedscale.ps_ip, its.port or 0)
         executors = ([address, *options] for options in joining.options_by_executor(config))
         self.ranks = dict(zip(self.host_of, [self.job.argv, *executors], strict=True))
         self._remember()
 
-    def _log_path(self, host: str) -> str:
-        """``log_path`` on the aggregator's host, absolute; ~ and variables are that host's own. A resumed job's stays
-        where its checkpoints are."""
+    def _log_path(self, folder: str) -> str:
+        """``log_path`` on the aggregator's host, absolute from the ``folder`` in which it works; ~ and variables are
+        that host's own. A resumed job's stays where its checkpoints are."""
         if self.record["there"]:
             return str(self.record["there"])
         log_path = str(self.config.given.get("log_path", self.config.fedscale.log_path))
         if log_path[:1] in "~$":
             return log_path
-        return str(PurePosixPath(self.folders[host]) / log_path)
+        return str(PurePosixPath(folder) / log_path)
 
     # ---- while it runs ----
 
-    def _start(self, name: str, argv: list[str]) -> None:
+    def _begin(self, name: str, argv: list[str], again: bool) -> Proc:
+        """Start a process where it belongs: on its host."""
         order: dict[str, Any] = {"do": "run", "name": name, "token": self.token, "argv": argv}
         if name == AGGREGATOR:
             keys = self.config.cluster
-            again = name in self.begun
             order |= {
                 "entry": [keys.exp_path, keys.aggregator_entry],
                 "log_dir": self._there() if again else None,
                 "since": self.job.started,
             }
-        self.begun.add(name)
-        self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
-        self.job.children.append(self.processes.begin(name))
+        process = self.processes.begin(name)
         self.processes.order(name, **self._common(self.host_of[name]), **order)
-        self._remember()
-
-    def _note_event(self, message: ProcessEvent) -> None:
-        if message.event["event"] == "hello":
-            return
-        if message.name == AGGREGATOR and message.event["event"] == "ready":
-            self.ready = True
-        super()._note_event(message)
+        return process
 
     def _miss(self, gone: Exit) -> None:
         if gone.code == 2 and gone.name != AGGREGATOR and not self.ready and self.processes.tails[gone.name]:

@@ -108,8 +108,6 @@ def start(
                 drop_restarts(job.log_dir)
             if shell:
                 display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-            if ranks.keys() == {AGGREGATOR}:
-                display.notice(f"the job has no executors; any process joins by: {job.join_command()}")
             with jobs.open_log(name, "a" if again else "w") as log:
                 run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
                 if crew is not None:
@@ -149,6 +147,7 @@ class Run:
         self.idle = idle  # a note about settings, for a job that is not refused
         self.ranks: dict[str, list[str]] = {}
         self.begun: set[str] = set()  # names of processes that were started before
+        self.ready = False  # the first executor has registered, and the job begins
         self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
@@ -188,6 +187,8 @@ class Run:
         return None
 
     def _train(self) -> Outcome:
+        if self.ranks.keys() == {AGGREGATOR}:
+            self.display.notice(f"the job has no executors; any process joins by: {self.job.join_command()}")
         for name, argv in self.ranks.items():
             self._start(name, argv)
         while self.processes.running() or (self.restarts and self.restarts.planned()):
@@ -217,14 +218,18 @@ class Run:
 
     def _start(self, name: str, argv: list[str]) -> None:
         """Start a process of this job; again, if it ran before."""
-        assert isinstance(self.processes, Processes)
         self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
-        if name == AGGREGATOR and name in self.begun:
-            argv = resuming(argv, self.job.log_dir, self.job.started)
+        self.job.children.append(self._begin(name, argv, again=name in self.begun))
         self.begun.add(name)
-        env = preparation.environment() if name in self.ranks else dict(os.environ)
-        self.job.children.append(self.processes.start(name, argv, env))
         self._remember()
+
+    def _begin(self, name: str, argv: list[str], again: bool) -> Proc:
+        """Start a process where it belongs: here."""
+        assert isinstance(self.processes, Processes)
+        if name == AGGREGATOR and again:
+            argv = resuming(argv, self.job.log_dir, self.job.started)
+        env = preparation.environment() if name in self.ranks else dict(os.environ)
+        return self.processes.start(name, argv, env)
 
     def _called(self, name: str) -> str:
         """What a person hears of as a process's name."""
@@ -294,9 +299,10 @@ class Run:
                 self._remember()
             elif kind == "notice" and self.job.add_notice(message.event):
                 self._remember()
-            elif kind == "ready" and self.idle is not None:
-                self.display.notice(self.idle)
-                self.idle = None  # an aggregator that is started again is ready again
+            elif kind == "ready":
+                if self.idle is not None and not self.ready:  # an aggregator that is started again is ready again
+                    self.display.notice(self.idle)
+                self.ready = True
             self.display.event(message.event)
 
     def _note_error(self, message: ProcessEvent) -> None:

@@ -10,7 +10,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 
 PLACES = {"aggregator": "a", "executor 1": "b", "executor 2": "c"}
-SAME = Report("3.11", "2.13.0", "2.4.6", "code", 1, "digest")
+SAME = Report("3.11", "2.13.0", "2.4.6", "code", 1, data="digest")
 HOSTS = {"a": replace(SAME, data=None, port=7000), "b": SAME, "c": SAME}
 CONFIG = make_config({"ps_ip": "a", "worker_ips": ["b:[1]", "c:[0,1]"]}, {"data_dir": "/data", "use_cuda": False})
 
@@ -46,11 +46,6 @@ def test_a_gpu_that_is_not_there():
 
 def test_other_pythons_are_told():
     assert check.pythons({"a": SAME, "b": replace(SAME, python="3.12")}) == "Python 3.11 on a, Python 3.12 on b"
-
-
-def test_a_host_may_have_two_roles():
-    assert check.roles("a", {**PLACES, "executor 3": "a"}) == "aggregator+executors"
-    assert check.roles("b", PLACES) == "executors"
 
 
 def test_a_report_knows_how_far_the_clock_is_ahead():

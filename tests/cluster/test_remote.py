@@ -18,6 +18,7 @@ from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
 
 TOKEN = "ab" * 32
+ROLES = {"aggregates": True, "trains": False}
 ENTRY = "import sys; print(sys.argv[1:], flush=True); {more}"
 WAITS = "from fedscale_ext.entry.parent_pipe import exit_with_parent as e; e(); import time; time.sleep(600)"
 TELLS = "print(open(sys.argv[-1].partition('=')[2]).read().strip())"
@@ -145,7 +146,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(start, tmp_path):
 
 
 def check(driver: Driver, *setup: list[str]) -> None:
-    driver.order("check", work_dir=str(driver.home), setup=list(setup), argv=[], roles="aggregator")
+    driver.order("check", work_dir=str(driver.home), setup=list(setup), argv=[], **ROLES)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_setup_command_that_fails_is_one_sentence(tmp_path, monkeypatch, comma
     monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=sentence):
-        remote._check(job="j", host="h", work_dir=str(tmp_path), setup=[command], argv=[], roles="aggregator")
+        remote._check(job="j", host="h", work_dir=str(tmp_path), setup=[command], argv=[], **ROLES)
 
 
 def test_a_setup_command_ends_with_the_connection(start):

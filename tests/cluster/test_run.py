@@ -64,7 +64,7 @@ def run(tmp_path, monkeypatch, capsys):
         job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0),
                        cluster={"access": {}, "places": PLACES, "there": "/there"})  # fmt: skip
         processes = Pretended(*messages)
-        run = ClusterRun(config, job, processes, Display(Console(), Console(stderr=True)), restarts)
+        run = ClusterRun(config, job, processes, Display(Console(), Console(stderr=True)), restarts, {})
         monkeypatch.setattr(run, "_prepare", lambda setup: run._settle({"a": Report("3", "2", "2", "c", 0, port=7000)}))
         monkeypatch.setattr(
             hosts, "ask", lambda access, host, **order: processes.orders.setdefault("note", (host, order))
@@ -258,9 +258,9 @@ def test_a_job_without_executors_says_how_to_join_it_from_any_folder(run, monkey
     processes = Pretended()
     processes.hosts = {AGGREGATOR: "a"}
     display = Display(Console(width=400), Console(stderr=True, width=400))
-    alone = ClusterRun(make_config({"ps_ip": "a", "worker_ips": []}, keys), job, processes, display, None)
-    alone.folders = {"a": "/work"}
+    alone = ClusterRun(make_config({"ps_ip": "a", "worker_ips": []}, keys), job, processes, display, None, {})
     alone._settle({"a": Report.read({**facts(), "folder": "/work", "port": 7, "time": 0.0, "received_at": 0.0})})
+    alone._train()
     assert f"--token_file={tmp_path / 'token'}" in alone.job.argv
     command = f"fedscale executor join a:7 --token-file {tmp_path / 'token'} --tls-ca /work/ca.pem --tls-cert /c.pem"
     command += " --tls-key '~/k.pem'"
