@@ -176,7 +176,8 @@ def submit(
     if ray is not None:
         from fedscale_ext.cluster import ray_executors  # loads torch
 
-        crew, way = ray_executors.crew(ray), ray_executors.way(ray)
+        crew = ray_executors.crew(ray)
+        way = ray_executors.way(crew)
     if sweeps:
         _refuse_resume_from(resume_from)
         code = sweep.start(conf, set_ or [], out, err, seeds=seeds, grid=grid or [], at_once=at_once, resume=resume,

@@ -118,8 +118,9 @@ def hosts_by_process(config: JobConfig) -> dict[str, str]:
     host_of = {AGGREGATOR: config.fedscale.ps_ip}
     for rank, (host, _) in enumerate(executor_slots(config), start=1):
         host_of[f"executor {rank}"] = host
-    for key, host in (("worker_ips" if name != AGGREGATOR else "ps_ip", host) for name, host in host_of.items()):
+    for name, host in host_of.items():
         if host != "::1" and not re.fullmatch(_HOST, host):
+            key = "ps_ip" if name == AGGREGATOR else "worker_ips"
             raise UserError(f"{key} names {host!r}, which is no host's name or IPv4 address: correct it")
     for worker in config.cluster.worker_ips:
         if not is_here(worker.strip()):

@@ -9,6 +9,7 @@ from fedscale_ext.config.executor_slots import executor_slots, slots_by_worker
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import preparation
+from fedscale_ext.driver.jobs import TLS_FILES
 from fedscale_ext.util.token import BYTES, read_token
 
 JOIN = ("-m", "fedscale_ext.cli", "executor", "join")  # what Python runs
@@ -19,10 +20,10 @@ _PAUSES_S = (1.0, 5.0, 30.0)  # before the second, third, … try, and before al
 # ---- the job ----
 
 
-def token(config: JobConfig) -> bytes:
-    """Return the token of a job's ``token_file``, or a fresh one."""
+def token(config: JobConfig) -> str:
+    """Return the digits of the token in a job's ``token_file``, or of a fresh one."""
     file = config.job.token_file
-    return secrets.token_bytes(BYTES) if file is None else read_token(file)
+    return secrets.token_hex(BYTES) if file is None else read_token(file).hex()
 
 
 def aggregator_arguments(config: JobConfig, **shared: Any) -> list[str]:
@@ -65,10 +66,9 @@ def address(host: str, port: int | str) -> str:
 
 def options(config: JobConfig) -> list[str]:
     """Options of ``fedscale executor join`` for any executor of a job, but for the file of its token."""
-    job = config.job
-    files = {"--tls-ca": job.tls_ca, "--tls-cert": job.tls_executor_cert, "--tls-key": job.tls_executor_key}
-    given = [word for option, path in files.items() if path is not None for word in (option, path)]
-    return ["--wait", f"{job.register_timeout_s:g}", *given]
+    files = {option: getattr(config.job, key) for option, key in TLS_FILES.items()}
+    words = [word for option, path in files.items() if path is not None for word in (option, path)]
+    return ["--wait", f"{config.job.register_timeout_s:g}", *words]
 
 
 def options_by_executor(config: JobConfig) -> list[list[str]]:
@@ -85,7 +85,7 @@ def command(words: Sequence[str], token_file: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Environment of an executor: it ends with the process that starts it, and its output is for people."""
+    """Environment of a process that ends with the one that starts it, and whose output is for people."""
     env = preparation.environment()
     del env[preparation.EVENTS_VARIABLE]
     return env

@@ -48,12 +48,12 @@ def render(config: JobConfig, image: str, claim: str) -> str:
     words = [*map(_literal, joining.aggregator_arguments(config, **shared)), "--ps_ip=$(POD_IP)"]  # the last one counts
     join = ["python", *joining.JOIN]
     options = [joining.address(name, _PORT), *map(_literal, joining.options(config)), "--token-file", token_file]
-    pod = (image, claim, config.fedscale.use_cuda)
     documents = [
         _service(name),
-        _job(name, AGGREGATOR, entry, words, *pod, backoffLimit=0),  # resuming is a new Job
-        _job(name, _EXECUTORS, join, options, *pod, backoffLimitPerIndex=_TRIES, completionMode="Indexed",
-             completions=executors, parallelism=executors),  # a pod that is lost is replaced
+        _job(name, AGGREGATOR, entry, words, image, claim, backoffLimit=0),  # resuming is a new Job
+        _job(name, _EXECUTORS, join, options, image, claim, gpu=config.fedscale.use_cuda,
+             backoffLimitPerIndex=_TRIES, completionMode="Indexed", completions=executors,
+             parallelism=executors),  # a pod that is lost is replaced
     ]  # fmt: skip
     head = (
         f"# Job {config.fedscale.job_name}. The token that signs its messages comes first, and is in no file:\n"
@@ -93,7 +93,7 @@ def _service(name: str) -> dict[str, Any]:
 
 
 def _job(
-    name: str, process: str, command: list[str], args: list[str], image: str, claim: str, gpu: bool, **more: Any
+    name: str, process: str, command: list[str], args: list[str], image: str, claim: str, gpu: bool = False, **more: Any
 ) -> dict[str, Any]:
     """A Job of one pod, or with ``more`` in its specification of several."""
     labels = _labels(name, process)
@@ -113,7 +113,7 @@ def _job(
             {"name": "token", "mountPath": _TOKEN, "readOnly": True},
         ],
     }
-    if gpu and process != AGGREGATOR:
+    if gpu:
         container["resources"] = {"limits": {"nvidia.com/gpu": 1}}
     return {
         "apiVersion": "batch/v1",

@@ -58,17 +58,16 @@ def crew(address: str) -> Crew:
     return Crew("ray", address, aggregator_address, command)
 
 
-def way(address: str) -> Way:
-    """How the jobs of a sweep are run on the Ray cluster at ``address``."""
-    crew_of_job = crew(address)
+def way(crew: Crew) -> Way:
+    """How the jobs of a sweep are run with a :func:`crew`."""
 
     def prepared(config: JobConfig) -> JobConfig:
         config = preparation.hide_key(config)
-        crew_of_job.command(config, 0, "")
-        preparation.check_start(crew_of_job.alone(config))
+        crew.command(config, 0, "")
+        preparation.check_start(crew.alone(config))
         return config
 
-    return Way("submit", prepared, here=False, options=("--ray", address))
+    return Way("submit", prepared, here=False, options=("--ray", crew.place))
 
 
 def aggregator_address(config: JobConfig) -> str:

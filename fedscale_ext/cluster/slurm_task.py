@@ -19,7 +19,6 @@ from typing import Any
 
 from fedscale_ext.cluster import joining
 from fedscale_ext.config.job_config import JobConfig, entry_path
-from fedscale_ext.driver import preparation
 from fedscale_ext.driver.supervision import resuming
 from fedscale_ext.transport.endpoint import host_address
 from fedscale_ext.util.token import write_token
@@ -36,7 +35,7 @@ def write_plan(config: JobConfig, folder: Path, **shared: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for address in folder.glob("address-*"):
         address.unlink()
-    token = write_token(folder / "token", joining.token(config).hex())
+    token = write_token(folder / "token", joining.token(config))
     entry = str(entry_path(config.cluster.exp_path, config.cluster.aggregator_entry))
     plan = {
         "aggregator": [entry, *joining.aggregator_arguments(config, **shared, token_file=str(token))],
@@ -85,11 +84,9 @@ def _begin(argv: Sequence[str], port: int, address_file: Path) -> "subprocess.Po
     ip = host_address()
     with socket.create_server((ip, port)) as server:
         port = server.getsockname()[1]
-    env = preparation.environment()
-    env.pop(preparation.EVENTS_VARIABLE)  # nobody listens
     # what a task starts ends with it, when its standard input does
     command = [sys.executable, *argv, f"--ps_ip={ip}", f"--ps_port={port}"]
-    aggregator = subprocess.Popen(command, env=env, stdin=subprocess.PIPE)
+    aggregator = subprocess.Popen(command, env=joining.environment(), stdin=subprocess.PIPE)
     temporary = address_file.with_name("address.new")
     temporary.write_text(joining.address(ip, port), encoding="utf-8")
     os.replace(temporary, address_file)

@@ -151,7 +151,7 @@ class ClusterRun(Run):
 
     def _prepare(self, setup: list[list[str]]) -> Outcome | None:
         try:
-            self.token = joining.token(self.config).hex()
+            self.token = joining.token(self.config)
             self._settle(self._check(setup))
         except UserError as error:
             return Outcome("failed", 2, str(error))

@@ -28,10 +28,9 @@ _STOP_CLUSTER_S = 20.0  # and those of other machines within 11 s
 _STOP_CHILD_S = 3.0
 _LOOK_S = 0.05
 _LISTED = 5  # most jobs that a message names
-_JOIN_FILES = {
-    "--token-file": "token_file", "--tls-ca": "tls_ca", "--tls-cert": "tls_executor_cert",
-    "--tls-key": "tls_executor_key",
-}  # fmt: skip
+# options of `fedscale executor join` that name files, and a job's keys of the same files
+TLS_FILES = {"--tls-ca": "tls_ca", "--tls-cert": "tls_executor_cert", "--tls-key": "tls_executor_key"}
+_JOIN_FILES = {"--token-file": "token_file", **TLS_FILES}
 _KEPT_NOTICES = 100  # of a job's record; output.log has all
 
 
