@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedscale_ext.cluster import access, check, hosts, joining, results
-from fedscale_ext.cluster.access import Access
+from fedscale_ext.cluster import check, hosts, joining, results
+from fedscale_ext.cluster.access import Access, hosts_by_process, is_here
 from fedscale_ext.cluster.hosts import Hosts
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, to_argv
@@ -40,8 +40,7 @@ def prepared(config: JobConfig) -> JobConfig:
     if not config.cluster.setup_commands:  # one may be what brings a method or a family of models
         check_models(config, data=False)
     Access.of(config)
-    places = access.hosts_by_process(config)
-    if places.keys() == {AGGREGATOR} and config.job.token_file is None:
+    if hosts_by_process(config).keys() == {AGGREGATOR} and config.job.token_file is None:
         raise UserError(
             "worker_ips is empty and token_file is not set, so that nobody could join the job: make a token "
             "(`(umask 077; openssl rand -hex 32 > token)`) and write token_file: token, or name hosts in worker_ips"
@@ -65,7 +64,7 @@ def submit(
     """Run the job of a configuration on the hosts that it names, to its end; arguments, exit code: driver.start's."""
     config = prepared(load_config(conf, overrides))
     name = config.fedscale.job_name
-    way, host_of = Access.of(config), access.hosts_by_process(config)
+    access, host_of = Access.of(config), hosts_by_process(config)
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
@@ -81,7 +80,7 @@ def submit(
             jobs.kill_children(last)
         stamp = before.time_stamp if before else runs.new_stamp(config)
         log_path = before.log_path if before else str(Path(config.fedscale.log_path).absolute())
-        where = {"access": asdict(way), "places": host_of, "there": _checkpoints(before, host_of)}
+        where = {"access": asdict(access), "places": host_of, "there": _checkpoints(before, host_of)}
         job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), cluster=where)
         if before:
             job.round = before.round  # its checkpoint is there, though this run may end before its first round
@@ -95,7 +94,7 @@ def submit(
                 "interpreter of the environment on the hosts"
             )
         with jobs.leaving_nothing(job), jobs.open_log(name, "a" if again else "w") as log:
-            processes = Hosts(log, way, host_of)
+            processes = Hosts(log, access, host_of)
             keys = resume_keys(resume, resume_from)
             run = ClusterRun(config, job, processes, display, Restarts() if supervise else None, keys)
             run.in_sweep = isinstance(conf, ConfFile)
@@ -116,12 +115,11 @@ def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
     """Processes of a submitted job on each of its hosts, ended first with ``end``; of a silent host, why."""
     assert job.cluster is not None
     host_of: dict[str, str] = job.cluster["places"]
-    way = Access(**job.cluster["access"])
+    access = Access(**job.cluster["access"])
 
     def ask(host: str) -> list[str]:
         try:
-            processes: list[str] = hosts.ask(way, host, do="leftovers", job=job.name, end=end)["processes"]
-            return processes
+            return list(hosts.ask(access, host, do="leftovers", job=job.name, end=end)["processes"])
         except UserError as error:
             return [f"unknown: {error}"]
 
@@ -143,8 +141,9 @@ class ClusterRun(Run):
         """Prepare the run; ``keys`` are the aggregator's for where it begins."""
         super().__init__(job, processes, display, restarts, idle_keys(config))
         assert job.cluster is not None
-        self.config, self.way, self.record, self.keys = config, processes.access, job.cluster, keys
+        self.config, self.record, self.keys = config, job.cluster, keys
         self.host_of = dict(processes.hosts)
+        self.host = self.host_of[AGGREGATOR]  # most questions are about this one
         self.token = ""
 
     # ---- before the first process ----
@@ -170,10 +169,10 @@ class ClusterRun(Run):
             f"checking {counted(len(names), 'host')} for {counted(len(training), 'executor')}; a host that has not "
             "seen the data yet reads it now"
             if training
-            else f"checking the aggregator's host, {host_of[AGGREGATOR]}"
+            else f"checking the aggregator's host, {self.host}"
         )
         for name, host in names.items():
-            roles = {"aggregates": host == host_of[AGGREGATOR], "trains": host in training}
+            roles = {"aggregates": host == self.host, "trains": host in training}
             order = {"do": "check", "setup": setup, "argv": self._checked_argv(host), **roles}
             self.processes.order(name, **self._common(host), **order)
         timeout_s = self.config.job.register_timeout_s
@@ -187,7 +186,7 @@ class ClusterRun(Run):
         return reports
 
     def _checked_argv(self, host: str) -> list[str]:
-        there = self.record["there"] if host == self.host_of[AGGREGATOR] else None
+        there = self.record["there"] if host == self.host else None
         log_path = {"log_path": there} if there else {}
         return to_argv(self.config, **log_path, time_stamp=self.job.time_stamp)
 
@@ -197,7 +196,7 @@ class ClusterRun(Run):
 
     def _settle(self, reports: dict[str, check.Report]) -> None:
         """Where the job listens and writes, and with it every process's arguments."""
-        config, its = self.config, reports[self.host_of[AGGREGATOR]]
+        config, its = self.config, reports[self.host]
         if self.keys and its.newest:
             self.job.time_stamp = its.newest
         there = self.record["there"] = self._log_path(its.folder)
@@ -210,7 +209,6 @@ class ClusterRun(Run):
         address = joining.address(config.fedscale.ps_ip, its.port or 0)
         executors = ([address, *options] for options in joining.options_by_executor(config))
         self.ranks = dict(zip(self.host_of, [self.job.argv, *executors], strict=True))
-        self._remember()
 
     def _log_path(self, folder: str) -> str:
         """``log_path`` on the aggregator's host, absolute from the ``folder`` in which it works; ~ and variables are
@@ -269,11 +267,10 @@ class ClusterRun(Run):
     def _note_restart(self, name: str, reason: str, after: int) -> None:
         """Here, for ``driver status``, and in the job's folder on the aggregator's host, where that is another one."""
         super()._note_restart(name, reason, after)
-        host = self.host_of[AGGREGATOR]
-        if not self._shared(host):
+        if not self._shared():
             order = {"log_dir": self._there(), "process": name, "reason": reason, "after_round": after}
             with contextlib.suppress(UserError):  # a host that is gone: the job will say it
-                hosts.ask(self.way, host, do="note", **order)
+                hosts.ask(self.processes.access, self.host, do="note", **order)
 
     def _called(self, name: str) -> str:
         return f"{name} on {self.host_of[name]}" if name in self.host_of else name
@@ -293,27 +290,25 @@ class ClusterRun(Run):
             self.summary["files"] = {what: str(path).replace(there, folder, 1) for what, path in files.items()}
         super()._conclude(outcome)
 
-    def _shared(self, host: str) -> bool:
-        """Whether the job's folder on a host is the one here, by whatever file system."""
-        return access.is_here(host) or (self.job.log_dir / "checkpoints").is_dir()
+    def _shared(self) -> bool:
+        """Whether the job's folder on the aggregator's host is the one here, by whatever file system."""
+        return is_here(self.host) or (self.job.log_dir / "checkpoints").is_dir()
 
     def _fetched(self) -> str:
         """Where the results are, after they were brought here from the aggregator's host."""
-        host, there, here = self.host_of[AGGREGATOR], self._there(), self.job.log_dir
-        if self._shared(host):
+        there, here = self._there(), self.job.log_dir
+        if self._shared():
             return str(here)
         try:
             drop_restarts(here)  # they come with the results
             with contextlib.suppress(OSError):
                 here.rmdir()  # that was all that it held
-            with contextlib.suppress(FileNotFoundError):
-                here.rename(
-                    here.with_name(f"{here.name}.until-{time.time_ns()}")
-                )  # of the run that this one went on from
-            results.fetch(self.way, host, there, here)
+            with contextlib.suppress(FileNotFoundError):  # of the run that this one went on from
+                here.rename(here.with_name(f"{here.name}.until-{time.time_ns()}"))
+            results.fetch(self.processes.access, self.host, there, here)
         except (UserError, OSError) as error:
             self.display.notice(
-                f"the results stay in {there} on {host}, because they could not be brought here: {error}"
+                f"the results stay in {there} on {self.host}, because they could not be brought here: {error}"
             )
-            return f"{host}:{there}"
+            return f"{self.host}:{there}"
         return str(here)
