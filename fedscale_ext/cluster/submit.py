@@ -98,6 +98,7 @@ def submit(
             keys = resume_keys(resume, resume_from)
             run = ClusterRun(config, job, processes, display, Restarts() if supervise else None, keys)
             run.in_sweep = isinstance(conf, ConfFile)
+            run.settings = [word for each in overrides for word in ("--set", each)]
             code = run.run(plain, {})
         jobs.settle(job, last, code)
         return code

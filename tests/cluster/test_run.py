@@ -13,7 +13,7 @@ from fedscale_ext.cluster.access import Access
 from fedscale_ext.cluster.check import Report
 from fedscale_ext.cluster.hosts import LOST, Hosts
 from fedscale_ext.cluster.remote import facts
-from fedscale_ext.cluster.submit import ClusterRun, prepared
+from fedscale_ext.cluster.submit import ClusterRun, prepared, submit
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
@@ -240,6 +240,15 @@ def test_a_job_that_nobody_could_join_is_refused(tmp_path):
     for keys in ({}, {"tls_ca": "ca.pem"}):  # with certificates, the token is needed all the same
         with pytest.raises(UserError, match="worker_ips is empty and token_file is not set, so that nobody"):
             prepared(make_config({"worker_ips": []}, {"job_name": "j", "use_cuda": False, **keys}))
+
+
+def test_the_command_that_continues_a_job_has_its_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path))
+    settings = []
+    monkeypatch.setattr(ClusterRun, "run", lambda self, setup, ranks: settings.extend(self.settings) or 0)
+    overrides = ["worker_ips=['localhost:[1]']", f"log_path={tmp_path}"]
+    submit("quickstart", overrides, Display(Console(), Console()), resume=False, resume_from=None, supervise=False)
+    assert settings == ["--set", overrides[0], "--set", overrides[1]]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
