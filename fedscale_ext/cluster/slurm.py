@@ -32,8 +32,8 @@ def submit(
     if idle := idle_keys(config):
         display.notice(idle)
     with contextlib.ExitStack() as held:
-        held.enter_context(_claim(name))
-        job = _new_job(config, overrides, display, held, resume=resume, resume_from=resume_from)
+        last = held.enter_context(_claim(name))
+        job = _new_job(config, last, overrides, display, held, resume=resume, resume_from=resume_from)
         if job is None:
             return 0
         enqueue([job], job.log_dir / FOLDER, name, asked)
@@ -68,19 +68,17 @@ def submit_sweep(
         display.notice(note)
     with contextlib.ExitStack() as held:
         held.enter_context(sweeps.claim(name))
-        for point in plan.points:
-            held.enter_context(_claim(point.name))
+        lasts = [held.enter_context(_claim(point.name)) for point in plan.points]
         before = sweeps.read(name) if resume else None
         folders = dict(before.runs) if before is not None else {}
         new = []
-        for point, config in zip(plan.points, plan.configs, strict=True):
-            last = _last_run(point.name)
+        for point, config, last in zip(plan.points, plan.configs, lasts, strict=True):
             again = (
                 last is not None
                 and str(last.log_dir) == folders.get(point.name)
                 and (last.complete(config.fedscale.rounds) or has_checkpoint(last.log_dir))
             )
-            job = _new_job(config, overrides, display, held, resume=again, resume_from=None)
+            job = _new_job(config, last, overrides, display, held, resume=again, resume_from=None)
             if job is not None:
                 new.append(job)
                 folders[point.name] = str(job.log_dir)
@@ -116,8 +114,9 @@ def _checked(config: JobConfig) -> JobConfig:
 
 
 @contextlib.contextmanager
-def _claim(name: str) -> Iterator[None]:
-    """Hold a job's name as drivers do; UserError if the job is in Slurm's queue, where nobody holds it."""
+def _claim(name: str) -> Iterator[jobs.Job | None]:
+    """Hold a job's name as drivers do, and yield the record of its last run; UserError if the job is in Slurm's queue,
+    where nobody holds it."""
     with jobs.claim(name):
         last = jobs.read(name)
         if last is not None and (its := queued_as(last)):
@@ -125,7 +124,20 @@ def _claim(name: str) -> Iterator[None]:
                 f"job {name} is in Slurm's queue already ({its}); take it out with `fedscale driver stop {name}`, or "
                 "set another job_name"
             )
-        yield
+        yield _ended(last)
+
+
+def _ended(last: jobs.Job | None) -> jobs.Job | None:
+    """The record of a last run that is over; its results tell whether one that was queued finished, as no driver
+    notes it."""
+    if last is None or last.status != "queued" or not has_results(last.log_dir, last.started):
+        return last
+    try:
+        trained = load_job(last.log_dir)
+    except UserError:  # damaged, so it has to run
+        return last
+    rounds = {"round": trained.rounds_done, "rounds": trained.rounds_done, "asked": trained.rounds_asked}
+    return replace(last, status="finished", stopped=trained.summary["stopped"], round=rounds)
 
 
 @contextlib.contextmanager
@@ -155,32 +167,19 @@ def _submission_files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for name in names for path in folder.glob(name)}
 
 
-def _last_run(name: str) -> jobs.Job | None:
-    """The record of a job's last run; its results tell whether one that was queued finished, as no driver notes it."""
-    last = jobs.read(name)
-    if last is None or last.status != "queued" or not has_results(last.log_dir, last.started):
-        return last
-    try:
-        trained = load_job(last.log_dir)
-    except UserError:  # damaged, so it has to run
-        return last
-    rounds = {"round": trained.rounds_done, "rounds": trained.rounds_done, "asked": trained.rounds_asked}
-    return replace(last, status="finished", stopped=trained.summary["stopped"], round=rounds)
-
-
 def _new_job(
-    config: JobConfig, overrides: list[str], display: Display, held: contextlib.ExitStack, *, resume: bool,
-    resume_from: int | None,
+    config: JobConfig, last: jobs.Job | None, overrides: list[str], display: Display, held: contextlib.ExitStack, *,
+    resume: bool, resume_from: int | None,
 ) -> jobs.Job | None:  # fmt: skip
-    """The record of a job that is to be queued, with what its tasks read in its folder; None if it has finished.
+    """The record of a job that is to be queued, with what its tasks read in its folder; None if its ``last`` run has
+    all rounds.
 
     ``held`` removes these files where the job is not queued.
     """
-    name = config.fedscale.job_name
-    run = checked_run(config, _last_run(name), overrides, display, resume, resume_from)
+    run = checked_run(config, last, overrides, display, resume, resume_from)
     if run is None:
         return None
-    job = jobs.Job(name, config.origin(), *run, [], Proc.of("driver", os.getpid()), status="queued")
+    job = jobs.Job(config.fedscale.job_name, config.origin(), *run, [], Proc.of("driver", os.getpid()), status="queued")
     preparation.make_log_dir(job, config, resume or resume_from is not None)
     held.enter_context(_removed_if_refused(job.log_dir / FOLDER))
     where = {"log_path": job.log_path, "time_stamp": job.time_stamp}
