@@ -230,7 +230,7 @@ def stop(job: JobOrSweep) -> None:
     stopped = claimant is not None and sweeps.stop(claimant)
     if (sweep := sweeps.read(job)) is not None and claimant in (None, sweep.driver):
         records = [record for point in sweep.points if (record := jobs.read(point.name)) is not None]
-        if queued := [record for record in records if record.cluster is not None and "slurm" in record.cluster]:
+        if queued := [record for record in records if "slurm" in record.cluster]:
             from fedscale_ext.cluster import slurm_queue
 
             number = slurm_queue.cancel(queued)
@@ -249,7 +249,7 @@ def stop(job: JobOrSweep) -> None:
         print(f"sweep {job} is {'stopped' if stopped else 'not running'}")
         return
     record = jobs.find(job)
-    if record.cluster is not None and "slurm" in record.cluster:
+    if "slurm" in record.cluster:
         from fedscale_ext.cluster import slurm_queue
 
         if slurm_queue.cancel([record]):
@@ -258,7 +258,7 @@ def stop(job: JobOrSweep) -> None:
             print(f"job {job} is not in Slurm's queue; its state is {slurm_queue.state(record)}")
         return
     stopped = jobs.stop(record)
-    if record.cluster is not None and "places" in record.cluster:
+    if "places" in record.cluster:
         from fedscale_ext.cluster.submit import leftovers
 
         for host, left in leftovers(record, end=True).items():
@@ -324,7 +324,7 @@ def logs(job: JobName, follow: Follow = False) -> None:
     from fedscale_ext.driver import jobs
 
     record = jobs.find(job)
-    if record.cluster is not None and "slurm" in record.cluster:
+    if "slurm" in record.cluster:
         raise UserError(
             f"job {job} runs under Slurm: its processes write to {record.cluster['folder']}/*_log.out and .err"
         )

@@ -31,7 +31,7 @@ def facts(record: "Job") -> dict[str, str]:
         "restarted": ", ".join(f"{name} {times}x" for name, times in count_restarts(record.log_dir).items()),
         "processes": ", ".join(f"{child.name} {child.pid}" for child in record.children if child.running()),
     }
-    if record.cluster is not None and "slurm" in record.cluster:
+    if "slurm" in record.cluster:
         from fedscale_ext.cluster import slurm_queue
 
         known |= {
@@ -41,9 +41,9 @@ def facts(record: "Job") -> dict[str, str]:
         }
     elif record.in_process:
         known |= {"output": "", "processes": f"Python {record.driver.pid}" if record.state() == "running" else ""}
-    elif record.cluster is not None and "places" not in record.cluster:
+    elif "places" not in record.cluster:
         known |= record.cluster
-    elif record.cluster is not None:
+    else:
         from fedscale_ext.cluster.submit import leftovers
 
         known["processes"] = ""

@@ -37,7 +37,6 @@ def submit(
         if job is None:
             return 0
         enqueue([job], job.log_dir / FOLDER, name, asked)
-    assert job.cluster is not None
     display.notice(
         f"job {name} is queued as {job.cluster['slurm']}; `fedscale driver status {name}` tells how it is, `fedscale "
         f"driver stop {name}` cancels it, its processes write to {job.cluster['folder']}"

@@ -87,7 +87,7 @@ def state(job: jobs.Job) -> str:
     if has_results(job.log_dir, job.started):
         return "finished"
     _check_programs()
-    number = _number(job)
+    number = job.cluster["slurm"]
     # clusters without accounting have no sacct, and the queue forgets what ended long ago
     states = _words("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={number}") or _words(
         "sacct", "--noheader", "--allocations", "--parsable2", "--format=State", f"--jobs={number}"
@@ -118,7 +118,7 @@ def cancel(records: Sequence[jobs.Job]) -> int:
     ended, refused = 0, []
     for job in records:
         before = state(job)
-        scancel = subprocess.run(["scancel", _number(job)], capture_output=True, text=True)
+        scancel = subprocess.run(["scancel", job.cluster["slurm"]], capture_output=True, text=True)
         gone = _NOT_THERE.search(scancel.stderr) is not None
         if scancel.returncode == 0:
             ended += before in (*_IN_QUEUE, "unknown") and not gone
@@ -129,11 +129,6 @@ def cancel(records: Sequence[jobs.Job]) -> int:
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         raise UserError(f"Slurm does not end job {name}{more}: {why}")
     return ended
-
-
-def _number(job: jobs.Job) -> str:
-    assert job.cluster is not None
-    return str(job.cluster["slurm"])
 
 
 def _check_programs() -> None:

@@ -107,14 +107,13 @@ def submit(
 def _checkpoints(before: jobs.Job | None, host_of: dict[str, str]) -> str | None:
     """Where the run to resume has its checkpoints on the aggregator's host, whatever ``log_path`` says by now; None
     where that host had none of it."""
-    cluster = (before.cluster if before else None) or {}
+    cluster = before.cluster if before else {}
     same = cluster.get("places", {}).get(AGGREGATOR) == host_of[AGGREGATOR]
     return cluster.get("there") if same else None
 
 
 def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
     """Processes of a submitted job on each of its hosts, ended first with ``end``; of a silent host, why."""
-    assert job.cluster is not None
     host_of: dict[str, str] = job.cluster["places"]
     access = Access(**job.cluster["access"])
 
@@ -141,7 +140,6 @@ class ClusterRun(Run):
     ) -> None:  # fmt: skip
         """Prepare the run; ``keys`` are the aggregator's for where it begins."""
         super().__init__(job, processes, display, restarts, idle_keys(config))
-        assert job.cluster is not None
         self.config, self.record, self.keys = config, job.cluster, keys
         self.host_of = dict(processes.hosts)
         self.host = self.host_of[AGGREGATOR]  # most questions are about this one
@@ -274,7 +272,7 @@ class ClusterRun(Run):
                 hosts.ask(self.processes.access, self.host, do="note", **order)
 
     def _called(self, name: str) -> str:
-        return f"{name} on {self.host_of[name]}" if name in self.host_of else name
+        return f"{name} on {self.host_of[name]}"
 
     # ---- results ----
 

@@ -61,7 +61,7 @@ class Job:
     executors: list[dict[str, Any]] = field(default_factory=list)  # who is present, as server/attendance.py has it
     lost: list[dict[str, Any]] = field(default_factory=list)  # executors that are not, though they did not leave
     alone: dict[str, float] | None = None  # since when nobody is present, and the most seconds that the job waits
-    cluster: dict[str, Any] | None = None  # where a job that was submitted runs
+    cluster: dict[str, Any] = field(default_factory=dict)  # where a job that was submitted runs
     in_process: bool = False  # run by fedscale_ext.run: its driver is a caller's process, which is not ours to end
 
     @property
@@ -200,6 +200,7 @@ def read(name: str) -> Job | None:
         data = json.loads(path.read_text(encoding="utf-8"))
         data["driver"] = Proc(**data["driver"])
         data["children"] = [Proc(**child) for child in data["children"]]
+        data["cluster"] = data.get("cluster") or {}  # earlier releases wrote null
         return Job(**data)
     except (ValueError, TypeError, KeyError):
         raise DamagedRecord(f"the record {path} of job {name} is damaged; delete that folder") from None
@@ -336,7 +337,7 @@ def stop(job: Job) -> bool:
     driver = job.driver.running()
     if driver:
         driver.terminate()
-        if left_after(_STOP_DRIVER_S if job.cluster is None else _STOP_CLUSTER_S, [job.driver]):
+        if left_after(_STOP_CLUSTER_S if job.cluster else _STOP_DRIVER_S, [job.driver]):
             driver.kill()
     left = kill_children(read(job.name) or job)
     return driver is not None or left

@@ -130,6 +130,9 @@ def test_record_is_read_back(state):
     assert jobs.read("fake") == written
     assert os.listdir(state / "jobs/fake") == ["job.json"]
     assert str(written.log_dir) == "/tmp/out/logs/fake/stamp"
+    path = state / "jobs/fake/job.json"
+    path.write_text(path.read_text().replace('"cluster": {}', '"cluster": null'))  # as earlier releases wrote it
+    assert jobs.read("fake") == written
 
 
 def test_reader_never_sees_half_a_record(state):
