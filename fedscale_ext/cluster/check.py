@@ -52,8 +52,8 @@ def compare(reports: Mapping[str, Report], host_of: Mapping[str, str], config: J
     """Raise a UserError that names a host where hosts would not train alike; the aggregator's host is the reference."""
     first = host_of[preparation.AGGREGATOR]
     reports = {host: reports[host] for host in dict.fromkeys(host_of.values())}  # they came in any order
+    theirs = reports[first]
     for host, its in reports.items():
-        theirs = reports[first]
         for what in ("torch", "numpy"):
             if getattr(its, what) != getattr(theirs, what):
                 raise UserError(

@@ -42,9 +42,10 @@ def render(config: JobConfig, image: str, claim: str) -> str:
                 f"{key} {path} is not on the volume, which is mounted at {_FOLDER}: write a path that is relative to it"
             )
     executors = sum(sum(counts) for _, counts in joining.slots(config, "host"))
-    keys, token_file, stamp = config.cluster, f"{_TOKEN}/token", runs.new_stamp(config)
+    token_file, stamp = f"{_TOKEN}/token", runs.new_stamp(config)
     shared = {"time_stamp": stamp, "ps_port": _PORT, "token_file": token_file}
-    entry = ["python", "-m", "fedscale_ext.cluster.entry", keys.exp_path, keys.aggregator_entry]
+    paths = (config.cluster.exp_path, config.cluster.aggregator_entry)
+    entry = ["python", "-m", "fedscale_ext.cluster.entry", *paths]
     words = [*map(_literal, joining.aggregator_arguments(config, **shared)), "--ps_ip=$(POD_IP)"]  # the last one counts
     join = ["python", *joining.JOIN]
     options = [joining.address(name, _PORT), *map(_literal, joining.options(config)), "--token-file", token_file]
