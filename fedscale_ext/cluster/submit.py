@@ -68,9 +68,7 @@ def submit(
     with jobs.claim(name):
         last = jobs.read(name)
         again = resume or resume_from is not None
-        if again and last is None:
-            raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
-        before = last if again else None
+        before = runs.existing(name, last) if again else None
         if before is not None:
             runs.check_unchanged(config, before.log_dir, files_here=False)  # the aggregator compares its own, and data
             runs.check_rounds(config, before.log_dir, before, resume_from=resume_from)

@@ -50,8 +50,7 @@ def choose_run(
     named = {override.partition("=")[0].strip() for override in overrides}
     if "time_stamp" in named:
         return log_path, str(config.fedscale.time_stamp)
-    if last is None:
-        raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
+    last = existing(name, last)
     here = newest_checkpoint(Path(log_path, "logs", name))
     if here is not None and "log_path" in named and log_path != last.log_path:
         copied = has_checkpoint(run_folder(log_path, name, last.time_stamp))
@@ -65,6 +64,13 @@ def choose_run(
     _check_stand_in(config, last, run_folder(log_path, name, earlier))
     notice(f"the last run, {last.log_dir}, has no checkpoint; the job continues run {earlier}")
     return log_path, earlier
+
+
+def existing(name: str, last: Job | None) -> Job:
+    """Return the record of the last run of job ``name``, which is to be resumed; UserError where it has none."""
+    if last is None:
+        raise UserError(f"job {name} has no earlier run to resume; start it without --resume")
+    return last
 
 
 def _check_stand_in(config: JobConfig, last: Job, run: Path) -> None:
