@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import reference_jobs
 from job_results import run_job
 from methods.small_space import spec_of, written
 from tiny_job import tiny_data, write_job_file
@@ -67,11 +66,20 @@ def test_what_a_new_model_would_cost_is_no_work(job: Path) -> None:
     assert lines[-1]["models"] > 1 and [line["server_macs"] for line in lines] == [0] * 4
 
 
+def judging(folder: Path) -> dict[str, Any]:
+    """Settings of a job in which the server judges paths once."""
+    return {"method": "fedoras", "model": str(written(folder)), "num_participants": 6, "local_steps": 4, "rounds": 3,
+            "filter_less": 3, "fedoras.brackets": [0.08], "fedoras.allocation": "shares",
+            "fedoras.dynamic_budget": 0.3, "fedoras.supernet_rounds": 1, "fedoras.evaluations": 4,
+            "fedoras.population": 4, "fedoras.parents": 2, "fedoras.finetune_rounds": 2,
+            "count_server_macs": True}  # fmt: skip
+
+
 def test_paths_that_the_server_has_judged_are_its_work(job: Path, tmp_path: Path) -> None:
-    judged = reference_jobs.jobs(written(tmp_path))["fedoras"]
+    judged = judging(tmp_path)
     lines = {}
     for recalibrate in (False, True):
-        keys = {**judged, "fedoras.recalibrate": recalibrate, "fedoras.evaluations": 4, "count_server_macs": True}
+        keys = {**judged, "fedoras.recalibrate": recalibrate}
         lines[recalibrate] = run_job(job, f"judged_{recalibrate}", at_once=True, **keys)["rounds"]
     spent = {name: [line["server_macs"] for line in each] for name, each in lines.items()}
     assert [macs > 0 for macs in spent[False]] == [False, True, False]  # before the round of fine-tuning
@@ -83,7 +91,7 @@ def test_paths_that_the_server_has_judged_are_its_work(job: Path, tmp_path: Path
 
 
 def test_a_comparison_with_clients_judgement_is_the_servers_work(job: Path, tmp_path: Path) -> None:
-    judged = {**reference_jobs.jobs(written(tmp_path))["fedoras"], "fedoras.evaluations": 4, "count_server_macs": True}
+    judged = judging(tmp_path)
     federated = {**judged, "fedoras.evaluation": "federated"}
     jobs = {"central": judged, "alone": federated, "compared": {**federated, "fedoras.compare_rankings": True}}
     spent = {name: run_job(job, name, at_once=True, **keys)["rounds"][1]["server_macs"] for name, keys in jobs.items()}
