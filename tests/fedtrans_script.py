@@ -18,6 +18,7 @@ EXPERIMENT = Experiment(
         Arm("middle", {"method": "fedavg", "model": MIDDLE}),
         Arm("absent", {"method": "nobody"}),
     ],
+    columns=("accuracy %", "TMACs", "models", "participants / model", "MACs of largest", "rounds"),
     plot=plots.bars("accuracy %"),
 )
 

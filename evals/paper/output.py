@@ -32,7 +32,7 @@ def record(
     """Record runs as the table ``name`` of a folder, beside what it has, and write the page.
 
     A run replaces the one of its label, data and seed in this table. Other tables keep theirs. Scripts may record at
-    the same time.
+    the same time. Figures that no page reads are not recorded: the job's folder has them.
 
     Args:
         experiment: the table or figure.
@@ -64,14 +64,15 @@ def record(
         labels: dict[Path | None, set[str]] = {}
         for run in finished:
             labels.setdefault(run.log_dir, set()).add(run.arm.label)
-        shown = [run if run.recorded else _recorded(run, records, name, scale, labels.get(run.log_dir, set()))
+        used = _used(experiment)
+        shown = [run if run.recorded else _recorded(run, records, name, scale, labels.get(run.log_dir, set()), used)
                  for run in shown]  # fmt: skip
         shares = dict(experiment.shares(finished)) if experiment.shares is not None and finished else table.shares
         records.tables[name] = replace(
             table,
             commands=[*(one for one in table.commands if one != command), command],
             rows=[
-                *_table_rows([*shown, *(run for run in runs if run.failed)], _used(experiment)),
+                *_table_rows([*shown, *(run for run in runs if run.failed)], used),
                 *_still_without(table, shown, runs),
             ],
             incomparable={label: why for label, why in table.incomparable.items() if label in older},
@@ -96,12 +97,13 @@ def draw(experiment: Experiment, shown: Sequence[Run], unfinished: Sequence[str]
         experiment.plot(replace(experiment, not_run=missing), shown, path)
 
 
-def _recorded(run: Run, records: Records, table: str, scale: str, labels: set[str]) -> Run:
-    """The run with its line; ``labels`` are those of its job's arms."""
+def _recorded(run: Run, records: Records, table: str, scale: str, labels: set[str], columns: set[str]) -> Run:
+    """The run with its line, which has the figures of ``columns``; ``labels`` are those of its job's arms."""
     of_job = run.log_dir is not None and bool(run.keys)
     keys = run.keys if of_job and run.keys else {"table": table}
     part = "" if of_job and run.arm.label in labels else run.arm.label
-    line = Measurement(run.data, scale, run.seed, keys, run.figures, part, run.code)
+    figures = {name: value for name, value in run.figures.items() if name in columns}
+    line = Measurement(run.data, scale, run.seed, keys, figures, part, run.code)
     return replace(run, recorded=records.add(line), figures=records.runs[line.id].figures)
 
 
@@ -116,9 +118,9 @@ def _index(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
 
 
 def _used(experiment: Experiment) -> set[str]:
-    """The columns that a table shows or compares."""
+    """The columns that a table shows or compares, those of its picture and accuracies that floors stand beside."""
     ordered = {order.column for order in experiment.orders}
-    return {*experiment.columns, *ordered, *(form.format(name) for form in COMPARABLE for name in ordered)}
+    return {*experiment.columns, *TESTED_ON, *ordered, *(form.format(name) for form in COMPARABLE for name in ordered)}
 
 
 def _table_rows(runs: Sequence[Run], columns: set[str]) -> list[TableRow]:

@@ -154,7 +154,9 @@ def test_equal_jobs_of_several_tables_are_one_line(
 ) -> None:
     monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
     second = replace(EXPERIMENT, name="second", arms=[Arm("ours", {"method": "fedtrans"})])
-    third = replace(second, name="third", rows=lambda runs: [replace(run, figures={"x": 3.0}) for run in runs])
+    third = replace(
+        second, name="third", columns=["x"], rows=lambda runs: [replace(run, figures={"x": 3.0}) for run in runs]
+    )
     for experiment in (replace(EXPERIMENT, arms=EXPERIMENT.arms[:1]), second, third):
         assert call(experiment, {**places, "results": tmp_path}) == 0
     records = Records.load(tmp_path)

@@ -27,7 +27,7 @@ def test_rows_made_of_jobs_and_of_rows_are_there_once(tmp_path: Path) -> None:
         one_of = {run.seed: run for run in runs}  # what a script may take for the rest
         return [replace(one_of[seed], arm=Arm("total"), figures={"x": value}) for seed, value in sorted(added.items())]
 
-    table = Experiment("made", "Made", [], rows=doubled, derived=total)
+    table = Experiment("made", "Made", [], ["x"], rows=doubled, derived=total)
 
     def write(figures: dict[int, float]) -> dict[str, Any]:
         runs = [Run(Arm("job"), "x", seed, tmp_path / str(seed), {"x": value}, keys={"method": "fedavg"})
@@ -44,11 +44,21 @@ def test_rows_made_of_jobs_and_of_rows_are_there_once(tmp_path: Path) -> None:
     assert parts == {("twice", "method"), ("total", "table")}
 
 
+def test_figures_that_no_page_reads_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
+    runs = [Run(Arm("A"), "x", 1, tmp_path, {"a": 1.0, "b": 2.0, "c": 3.0, "global %": 4.0}, keys={"method": "fedavg"})]
+    recorded = []
+    for name in "ab":  # a job of two tables
+        output.record(Experiment(name, name, [Arm("A")], [name]), runs, tmp_path, name, "c", "smoke")
+        recorded += [set(run.figures) for run in Records.load(tmp_path).runs.values()]
+    assert recorded == [{"a", "global %"}, {"a", "b", "global %"}]  # a floor stands beside accuracies
+
+
 def test_jobs_of_newer_code_replace_those_of_their_row_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
-    table, other = (Experiment(name, name, [Arm("A"), Arm("B")]) for name in ("one", "other"))
+    table, other = (Experiment(name, name, [Arm("A"), Arm("B")], ["f"]) for name in ("one", "other"))
 
     def record(experiment: Experiment, code: str, *runs: tuple[str, int]) -> None:
         """One job after the other, as scripts do."""
@@ -77,7 +87,7 @@ def test_scripts_at_the_same_time_keep_each_others_rows(tmp_path: Path, monkeypa
     monkeypatch.setattr(output, "experiment_of", lambda paper, script: EXPERIMENT)
 
     def script(number: int) -> None:
-        experiment = Experiment(f"t{number}", "T", [Arm("A")])
+        experiment = Experiment(f"t{number}", "T", [Arm("A")], ["f"])
         runs = [Run(Arm("A"), "x", seed, tmp_path, {"f": 1.0}, keys={"n": number}) for seed in range(5)]
         for last in range(5):
             output.record(experiment, runs[: last + 1], tmp_path, experiment.name, "c", "smoke")
