@@ -26,6 +26,15 @@ from fedscale_ext.util.macs import MacCounter
 SHAPE, CLASSES = (1, 8, 8), 5
 
 
+def samples(
+    count: int, seed: int = 0, shape: tuple[int, ...] = SHAPE, dtype: torch.dtype = torch.float64
+) -> ClientSamples:
+    """A client's samples: noise with any labels."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, *shape, generator=generator, dtype=dtype)
+    return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=generator))
+
+
 def server(
     cls: Any,
     method: str,

@@ -14,7 +14,7 @@ from fedscale_ext.methods.personal.personal_models import enter, floating_tensor
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort
-from fedscale_ext.training.samples import ClientSamples
+from methods.harness import samples
 
 State = dict[str, torch.Tensor]
 SHAPE, CLASSES, PUBLIC = (1, 8, 8), 5, 9
@@ -27,12 +27,6 @@ def network(seed: int = 7) -> torch.nn.Module:
     module = models.build(SPEC).double()
     module.load_state_dict(models.initial_state(SPEC, seed))
     return module
-
-
-def samples(count: int, seed: int = 0) -> ClientSamples:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=generator))
 
 
 def handed(with_target: bool = True) -> State:

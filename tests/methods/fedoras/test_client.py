@@ -24,8 +24,10 @@ from fedscale_ext.models.supernet.family import Searchable, restricted
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.sgd import Sgd
+from methods.harness import samples
 
 SHAPE, CLASSES = (1, 20, 20), 5
+DATA = samples(20, shape=SHAPE)
 SUPERNET = models.named_spec("cnn_tiny", SHAPE, CLASSES)
 SPEC = restricted(SUPERNET, [(row[0], row[1 + layer % 3], "identity") for layer, row in enumerate(SUPERNET["ops"])])
 COSTS = budget_tables(SUPERNET, ())
@@ -35,12 +37,6 @@ BUDGET = 3e6
 def conf(**changes: Any) -> ClientConfig:
     paths = {"budget": BUDGET, "unsupported": [], "load": 0.0, "idle_gradient": changes.pop("idle_gradient", "zero")}
     return client_settings(**{"batch_size": 8, "local_steps": 6, "paths": paths, "client_weight_decay": 0.0, **changes})
-
-
-def samples(count: int = 20) -> ClientSamples:
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randn(count, *SHAPE, generator=draw, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=draw))
 
 
 def network(spec: models.ModelSpec = SPEC) -> Any:
@@ -67,7 +63,7 @@ def paths_of(settings: ClientConfig) -> np.ndarray:
 )
 @pytest.mark.parametrize("idle", ["zero", "none"])
 def test_it_steps_as_torchs_sgd_on_gradients_that_are_zeroed_or_removed(changes: dict[str, Any], idle: str) -> None:
-    settings, data = conf(**changes, idle_gradient=idle), samples()
+    settings, data = conf(**changes, idle_gradient=idle), DATA
     trained, twin = network(), network()
     result = FedorASClient(settings, SPEC, SUPERNET).train(data, trained, settings)
     origin = [parameter.detach().clone() for parameter in twin.parameters()]
@@ -98,7 +94,7 @@ def test_what_no_path_has_is_bitwise_what_it_was() -> None:
     settings = conf(local_steps=3, client_weight_decay=0.1)
     module = network()
     start = {name: value.clone() for name, value in module.state_dict().items()}
-    result = FedorASClient(settings, SPEC, SUPERNET).train(samples(), module, settings)
+    result = FedorASClient(settings, SPEC, SUPERNET).train(DATA, module, settings)
     used = {operator for path in paths_of(settings) for operator in enumerate(COSTS.path(path))}
     for name, value in result["update_weight"].items():
         operator = operator_of(name)
@@ -133,7 +129,7 @@ def test_momentum_moves_an_operator_between_two_paths_that_have_it_unless_its_gr
         choose(self, path)
 
     monkeypatch.setattr(Searchable, "choose", noted)
-    FedorASClient(settings, SPEC, SUPERNET).train(samples(), module, settings)
+    FedorASClient(settings, SPEC, SUPERNET).train(DATA, module, settings)
     moved = [not torch.equal(before, after) for (_, before), (_, after) in pairwise(seen)]
     chosen = [one for one, _ in seen[:-1]]
     assert True in chosen and False in chosen[chosen.index(True) :]
@@ -143,7 +139,7 @@ def test_momentum_moves_an_operator_between_two_paths_that_have_it_unless_its_gr
 
 def test_examples_are_counted_by_operator_and_paths_are_within_the_budget() -> None:
     settings, module = conf(local_epochs=2, local_steps=6, batch_size=8), network()
-    result = FedorASClient(settings, SPEC, SUPERNET).train(samples(20), module, settings)
+    result = FedorASClient(settings, SPEC, SUPERNET).train(DATA, module, settings)
     examples = result["returned"][EXAMPLES]
     assert examples.shape == COSTS.held.shape and (examples.sum(1) == 40).all()
     expected = np.zeros(COSTS.held.shape, dtype=np.int64)
@@ -160,7 +156,7 @@ def test_a_module_of_the_whole_supernet_holds_the_subspace_alone() -> None:
     beside = {name: value.clone() for name, value in whole.state_dict().items() if name not in part.state_dict()}
     whole.hold(SPEC["ops"])
     client = FedorASClient(settings, SPEC, SUPERNET)
-    one, other = (client.train(samples(), module, settings)["update_weight"] for module in (part, whole))
+    one, other = (client.train(DATA, module, settings)["update_weight"] for module in (part, whole))
     assert list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
     whole.hold(SUPERNET["ops"])
     after = whole.state_dict()
@@ -171,8 +167,8 @@ def test_a_path_is_trained_as_any_client_would() -> None:
     path = restricted(SUPERNET, [(row[2],) for row in SUPERNET["ops"]])
     settings = conf()
     settings = replace(settings, objective={})
-    one = FedorASClient(settings, path, path).train(samples(), network(path), settings)
-    other = MultiModelClient(settings).train(samples(), network(path), settings)
+    one = FedorASClient(settings, path, path).train(DATA, network(path), settings)
+    other = MultiModelClient(settings).train(DATA, network(path), settings)
     assert all(torch.equal(one["update_weight"][name], value) for name, value in other["update_weight"].items())
     assert "returned" not in one
 
@@ -196,4 +192,4 @@ def test_texts_are_learned_at_every_position() -> None:
 def test_a_loss_that_is_not_finite_is_an_error() -> None:
     settings = conf(learning_rate=1e300)
     with pytest.raises(FloatingPointError):
-        FedorASClient(settings, SPEC, SUPERNET).train(samples(), network(), settings)
+        FedorASClient(settings, SPEC, SUPERNET).train(DATA, network(), settings)

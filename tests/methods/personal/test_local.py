@@ -20,8 +20,7 @@ from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort
-from fedscale_ext.training.samples import ClientSamples
-from methods.harness import equal, play, pool_states, server
+from methods.harness import equal, play, pool_states, samples, server
 
 SHAPE, CLASSES = (1, 8, 8), 5
 SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
@@ -32,12 +31,6 @@ def network(seed: int = 7) -> torch.nn.Module:
     module = models.build(SPEC).double()
     module.load_state_dict(models.initial_state(SPEC, seed))
     return module
-
-
-def samples(count: int) -> ClientSamples:
-    generator = torch.Generator().manual_seed(count)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, CLASSES, (count,), generator=generator))
 
 
 def client(settings: Any) -> PersonalModelClient:
@@ -82,7 +75,7 @@ def test_a_client_goes_on_from_its_own_model() -> None:
 
 
 def test_side_by_side_is_one_after_another() -> None:
-    data = [samples(12), samples(9)]
+    data = [samples(12), samples(9, 1)]
     owns = [floating_tensors(network(9).state_dict()), {}]
     confs = [client_settings(number, client_state=state, model_key=KEY) for number, state in enumerate(owns, 1)]
     alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]

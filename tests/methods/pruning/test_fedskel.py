@@ -22,23 +22,17 @@ from fedscale_ext.methods.pruning.fedskel import (
     skeleton_size,
 )
 from fedscale_ext.tasks.client_files import ClientFiles
-from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.util.macs import MacCounter
-from methods.harness import CLASSES, SHAPE, server, trained, updates_for
+from methods.harness import CLASSES, SHAPE, samples, server, trained, updates_for
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
+DATA = samples(10, dtype=torch.float32)
 
 
 def network(seed: int = 7) -> torch.nn.Module:
     module = models.build(SPEC)
     module.load_state_dict(models.initial_state(SPEC, seed))
     return module
-
-
-def samples() -> ClientSamples:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(10, *SHAPE, generator=generator)
-    return ClientSamples(x, torch.randint(0, 5, (10,), generator=generator))
 
 
 def conf(sets: bool, state: State | None = None, **changes: Any) -> Any:
@@ -52,8 +46,8 @@ def of(state: State) -> State:
 
 def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothing() -> None:
     settings, module = conf(True, local_steps=1), network()
-    result = SkeletonClient(settings).train(samples(), module, settings)
-    data, sums = samples(), {}
+    result = SkeletonClient(settings).train(DATA, module, settings)
+    data, sums = DATA, {}
     (rows,) = SkeletonClient(settings).batches(10, settings)
     other = network().train()
     for name, layer in filters(other).items():
@@ -63,18 +57,18 @@ def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothi
         assert int(one.sum()) == skeleton_size(len(one), 0.4)
         assert sums[name][one].min() >= sums[name][~one].max()
     plain = network()
-    SkeletonClient(settings).train(samples(), plain, conf(True, local_steps=1, client_state=None))
+    SkeletonClient(settings).train(DATA, plain, conf(True, local_steps=1, client_state=None))
     assert all(torch.equal(t, plain.state_dict()[name]) for name, t in result["update_weight"].items())
     assert all(torch.equal(result["client_state"][name], t) for name, t in module.state_dict().items())
 
 
 def test_other_filters_stay_and_pass_no_gradient() -> None:
     first = conf(True)
-    state = SkeletonClient(first).train(samples(), network(), first)["client_state"]
+    state = SkeletonClient(first).train(DATA, network(), first)["client_state"]
     settings, served = conf(False, state, local_steps=1, client_momentum=0.0), network(9)
     begin = {name: tensor.clone() for name, tensor in served.state_dict().items()}
     skeleton = of(state)
-    after = SkeletonClient(settings).train(samples(), served, settings)["update_weight"]
+    after = SkeletonClient(settings).train(DATA, served, settings)["update_weight"]
     start = {}
     for name, tensor in begin.items():
         layer = name.removesuffix(".weight")
@@ -89,7 +83,7 @@ def test_other_filters_stay_and_pass_no_gradient() -> None:
         inside = skeleton[name].view(-1, 1, 1).float()
         layer.register_forward_hook(lambda _l, _i, out, inside=inside: out * inside + (out * (1 - inside)).detach())
     (rows,) = SkeletonClient(settings).batches(10, settings)
-    data = samples()
+    data = DATA
     torch.nn.functional.cross_entropy(other.train()(data.x[rows]), data.y[rows]).backward()
     moved = 0
     for name, parameter in other.named_parameters():
@@ -176,7 +170,7 @@ def test_the_round_around_which_clients_are_tested_is_the_next_one() -> None:
 @pytest.mark.parametrize("sets", [False, True])
 def test_a_round_begins_with_the_clients_network_unless_it_sets_the_skeleton(sets: bool) -> None:
     first = conf(True)
-    state = SkeletonClient(first).train(samples(), network(), first)["client_state"]
+    state = SkeletonClient(first).train(DATA, network(), first)["client_state"]
     settings, sent, model = conf(sets, state), network(9), network(9)
     if not sets:
         SkeletonClient(settings).load_personal_model(sent, settings)
@@ -221,7 +215,7 @@ def test_macs_are_those_of_gradients_that_pass_only_skeleton_filters(ratio: floa
         parent, _, attribute = name.rpartition(".")
         parted = Parted(layer, skeleton_size(layer.out_channels, aggregator.shares[0]))
         setattr(module.get_submodule(parent), attribute, parted)
-    counter, data = MacCounter(), samples()
+    counter, data = MacCounter(), DATA
     with counter.counting():
         torch.nn.functional.cross_entropy(module.train()(data.x), data.y).backward()
     cost = aggregator.pool["global"].cost

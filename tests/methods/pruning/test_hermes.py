@@ -23,7 +23,7 @@ from fedscale_ext.submodels import widths_at
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.sgd import Sgd
-from methods.harness import SHAPE, judged_right, server, updates_for
+from methods.harness import SHAPE, judged_right, samples, server, updates_for
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
 TARGET = widths_at(SPEC, 0.5)
@@ -33,12 +33,6 @@ def network() -> torch.nn.Module:
     module = models.build(SPEC).double()
     module.load_state_dict(models.initial_state(SPEC, 7))
     return module
-
-
-def samples(count: int, seed: int = 0) -> ClientSamples:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
 def known(data: ClientSamples, client: int = 3) -> ClientSamples:

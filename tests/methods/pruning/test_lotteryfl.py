@@ -32,7 +32,7 @@ from fedscale_ext.submodels import narrowed, rate_of
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
-from methods.harness import SHAPE, judged_right, server, trained, updates_for
+from methods.harness import SHAPE, judged_right, samples, server, trained, updates_for
 
 State = dict[str, torch.Tensor]
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
@@ -47,12 +47,6 @@ def network(seed: int = 7) -> torch.nn.Module:
         if name.endswith("running_mean"):
             buffer.fill_(0.3)
     return module
-
-
-def samples(count: int, seed: int = 0) -> ClientSamples:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
 def drawn_mask(seed: int, share: float = 0.7) -> State:

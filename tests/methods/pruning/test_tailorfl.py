@@ -18,8 +18,7 @@ from fedscale_ext.methods.pruning.pruned_types import pack_channels, unpack_chan
 from fedscale_ext.methods.pruning.tailorfl import GATE, TailorClient, TailorFLAggregator, tuned
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.tasks.client_files import ClientFiles
-from fedscale_ext.training.samples import ClientSamples
-from methods.harness import SHAPE, server, trained, updates_for
+from methods.harness import SHAPE, samples, server, trained, updates_for
 
 SPEC = models.named_spec("lenet_6k", SHAPE, 5)
 TARGET = widths_at(SPEC, 0.5)
@@ -40,15 +39,9 @@ def conf(**changes: Any) -> Any:
     return client_settings(3, **{"client_state": {}, "model_key": "global", "tailor": objective, **changes})
 
 
-def samples(count: int = 12) -> ClientSamples:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(count, *SHAPE, generator=generator)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
-
-
 def test_the_first_round_learns_gates_and_keeps_the_channels_with_the_largest() -> None:
     settings = conf()
-    result = client(settings).train(samples(), network(), settings)
+    result = client(settings).train(samples(12, dtype=torch.float32), network(), settings)
     active = unpack_channels(result["client_state"], channels.whole(SPEC))
     assert channels.widths(active) == TARGET
     for group, one in active.items():
@@ -63,7 +56,7 @@ def test_later_rounds_train_the_submodel_and_its_gates_alone() -> None:
     active = {group: torch.arange(len(one)) < TARGET[group] for group, one in channels.whole(SPEC).items()}
     gates = {f"{GATE}{group}": torch.full((len(one),), 0.5) for group, one in active.items()}
     settings = conf(client_state={**pack_channels(active), **gates})
-    result = client(settings).train(samples(), network(), settings)
+    result = client(settings).train(samples(12, dtype=torch.float32), network(), settings)
     again = unpack_channels(result["client_state"], channels.whole(SPEC))
     for group, one in active.items():
         assert torch.equal(again[group], one)  # the structure is the server's from now on

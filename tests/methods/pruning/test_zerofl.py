@@ -30,8 +30,7 @@ from fedscale_ext.methods.pruning.zerofl import (
 )
 from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.training.local_training import MultiModelClient
-from fedscale_ext.training.samples import ClientSamples
-from methods.harness import SHAPE, server
+from methods.harness import SHAPE, samples, server
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)
 
@@ -40,12 +39,6 @@ def network() -> nn.Module:
     module = models.build(SPEC).double()
     module.load_state_dict(models.initial_state(SPEC, 2))
     return module
-
-
-def samples(count: int) -> ClientSamples:
-    generator = torch.Generator().manual_seed(count)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
 def settings(sparsity: float = 0.9, upload: str = "top_k_weights", share: float = 0.2, **changes: Any) -> ClientConfig:

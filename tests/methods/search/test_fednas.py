@@ -19,9 +19,8 @@ from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.training.local_training import MultiModelClient
-from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.util.macs import MacCounter
-from methods.harness import aggregate, equal, play, server, trained_states, updates_for
+from methods.harness import aggregate, equal, play, samples, server, trained_states, updates_for
 from methods.small_space import spec_of, written
 
 SHAPE = (1, 16, 16)
@@ -34,12 +33,6 @@ def fednas(tmp_path: Path) -> Any:
         return server(FedNASAggregator, "fednas", shape=SHAPE, **{"model": str(written(tmp_path)), **keys})
 
     return make
-
-
-def samples(count: int) -> ClientSamples:
-    generator = torch.Generator().manual_seed(count)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
 def network(tmp_path: Path) -> torch.nn.Module:
@@ -67,7 +60,7 @@ def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_ne
 
 @pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])
 def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, train: float, val: float) -> None:
-    data, module, twin = samples(12), network(tmp_path), network(tmp_path).train()
+    data, module, twin = samples(12, shape=SHAPE), network(tmp_path), network(tmp_path).train()
     conf = settings(train=train, val=val, local_steps=2, clip_norm=5.0)
     result = FedNASClient(conf).train(data, module, conf)
     rows, validation = (torch.from_numpy(part) for part in hold_out(12, 0.5, conf.seed, conf.client_id))
@@ -105,7 +98,7 @@ def test_an_item_counts_what_a_client_multiplies(
     item = aggregator.assign(1, np.array([1]))[0]
     conf = settings(train=train, val=val, local_steps=task.local_steps, batch_size=task.batch_size, held_out=ratio)
     with counter.counting():
-        data = samples(int(task.train_sizes[0]))
+        data = samples(int(task.train_sizes[0]), shape=SHAPE)
         seen = FedNASClient(conf).train(data, network(tmp_path), conf)["trained_size"]
     macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
     assert seen * macs == pytest.approx(counter.read())
@@ -118,7 +111,7 @@ def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> 
     conf = settings(train=0.0)
     module = network(tmp_path)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    after = FedNASClient(conf).train(samples(1), module, conf)["update_weight"]
+    after = FedNASClient(conf).train(samples(1, shape=SHAPE), module, conf)["update_weight"]
     assert all(torch.equal(after[name], before[name]) for name in before if name.startswith(ALPHAS))
     assert not torch.equal(after["classifier.bias"], before["classifier.bias"])
 

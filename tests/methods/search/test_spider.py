@@ -27,7 +27,7 @@ from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport import wire
 from fedscale_ext.util.macs import MacCounter
-from methods.harness import server
+from methods.harness import samples, server
 from methods.small_space import spec_of, written
 
 SHAPE = (1, 16, 16)
@@ -42,12 +42,6 @@ def spider(tmp_path: Path) -> Any:
         return aggregator
 
     return make
-
-
-def samples(count: int, shape: tuple[int, int, int] = SHAPE) -> ClientSamples:
-    generator = torch.Generator().manual_seed(count)
-    x = torch.randn(count, *shape, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
 def network(tmp_path: Path, seed: int = 3) -> tuple[models.ModelSpec, torch.nn.Module]:
@@ -75,7 +69,7 @@ def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_nor
     alive[0, 2] = alive[1, [0, 3]] = False
     local = network(tmp_path, 9)[1]
     handed, begin = state_of(module), state_of(local)
-    conf, data = settings({**begin, ALIVE: torch.from_numpy(alive)}, clip_norm=clip_norm), samples(8)
+    conf, data = settings({**begin, ALIVE: torch.from_numpy(alive)}, clip_norm=clip_norm), samples(8, shape=SHAPE)
     result = SpiderClient(conf, spec).train(data, module, conf)
     rows = torch.from_numpy(hold_out(8, 0.25, conf.seed, conf.client_id)[0])
     twin = network(tmp_path)[1]
@@ -107,7 +101,7 @@ def test_what_least_is_lost_without_goes(tmp_path: Path, how: str) -> None:
     spec, module = network(tmp_path)
     local = Local(module, spec["ops"], state_of(module), everything(spec["ops"]))
     local.alive[1, 1:] = False  # layer 0 has the only choice
-    data = samples(12)
+    data = samples(12, shape=SHAPE)
     scores = {}
     for column in range(4):
         without = local.alive.copy()
@@ -135,11 +129,11 @@ def test_what_least_is_lost_without_goes(tmp_path: Path, how: str) -> None:
 def test_a_client_begins_with_the_global_network_and_shrinks_when_told(tmp_path: Path) -> None:
     spec, module = network(tmp_path)
     conf = settings(shrink="layer", local_steps=1)
-    result = SpiderClient(conf, spec).train(samples(8), module, conf)
+    result = SpiderClient(conf, spec).train(samples(8, shape=SHAPE), module, conf)
     assert sorted(result["client_state"][ALIVE].sum(1).tolist()) == [1, 4]
     assert set(module.state_dict()) == set(models.layout(spec))  # the resident is the global one again
     alone = settings(shrink="layer", local_steps=1)
-    single = SpiderClient(alone, spec).train(samples(1), network(tmp_path)[1], alone)
+    single = SpiderClient(alone, spec).train(samples(1, shape=SHAPE), network(tmp_path)[1], alone)
     assert bool(single["client_state"][ALIVE].all())  # nothing to validate with
 
 
@@ -164,10 +158,12 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
     conf = settings({**state_of(other), ALIVE: torch.from_numpy(alive)})
     SpiderClient(conf, spec).load_personal_model(module, conf)
     other.hold(alive_ops(spec["ops"], alive))  # type: ignore[operator]
-    torch.testing.assert_close(module.eval()(samples(3).x), other.eval()(samples(3).x))
+    torch.testing.assert_close(module.eval()(samples(3, shape=SHAPE).x), other.eval()(samples(3, shape=SHAPE).x))
     fresh = network(tmp_path)[1]
     SpiderClient(settings(), spec).load_personal_model(fresh, settings())
-    torch.testing.assert_close(fresh.eval()(samples(3).x), network(tmp_path)[1].eval()(samples(3).x))
+    torch.testing.assert_close(
+        fresh.eval()(samples(3, shape=SHAPE).x), network(tmp_path)[1].eval()(samples(3, shape=SHAPE).x)
+    )
     assert untrained_weights(SpiderAggregator) == "the weights are those of the global model"
 
 

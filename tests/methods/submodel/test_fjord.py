@@ -17,7 +17,7 @@ from fedscale_ext.methods.submodel.fjord import FjordAggregator, FjordClient, Na
 from fedscale_ext.submodels import count_mean, coverage, extract, insert, narrowed, widths_at, window
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
-from methods.harness import server
+from methods.harness import samples, server
 
 SHAPE = (1, 8, 8)
 SPECS = {name: models.named_spec(name, SHAPE, 5) for name in ("cnn_small", "nasbench201_base")}
@@ -30,12 +30,6 @@ def conf(spec: models.ModelSpec, **changes: Any) -> ClientConfig:
         "distil": False, "widths": [widths_at(spec, rate) for rate in P],
     }  # fmt: skip
     return client_settings(**{**values, **changes})
-
-
-def samples(count: int = 6) -> ClientSamples:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-    return ClientSamples(x, torch.randint(0, 5, (count,), generator=generator))
 
 
 def network(spec: models.ModelSpec) -> torch.nn.Module:
@@ -55,10 +49,10 @@ def test_a_step_at_p_is_a_step_of_the_network_of_the_leading_channels(name: str,
     settings_ = conf(spec, round=round_that_draws(choice))
     module = network(spec)
     start = {key: value.clone() for key, value in module.state_dict().items()}
-    trained = FjordClient(settings_, spec).train(samples(), module, settings_)
+    trained = FjordClient(settings_, spec).train(samples(6), module, settings_)
     small, layout, channels = network(narrowed(spec, P[choice])), models.layout(spec), window(spec, P[choice])
     small.load_state_dict(extract(start, layout, channels))
-    alone = MultiModelClient(settings_).train(samples(), small, settings_)
+    alone = MultiModelClient(settings_).train(samples(6), small, settings_)
     expected = insert(start, alone["update_weight"], coverage(layout, channels))
     for key in models.parameter_names(spec):
         torch.testing.assert_close(trained["update_weight"][key], expected[key], atol=1e-12, rtol=1e-12)
@@ -71,7 +65,7 @@ def test_a_step_at_p_is_a_step_of_the_network_of_the_leading_channels(name: str,
 @pytest.mark.parametrize("name", [*SPECS, "single_exit_cnn3"])
 @pytest.mark.parametrize("choice", [0, 2])
 def test_the_widest_teaches_the_drawn_one(name: str, choice: int) -> None:
-    spec, data = models.named_spec(name, SHAPE, 5), samples()
+    spec, data = models.named_spec(name, SHAPE, 5), samples(6)
     settings_ = conf(spec, round=round_that_draws(choice), distil=True)
     module = network(spec)
     start = {key: value.clone() for key, value in module.state_dict().items()}
@@ -98,14 +92,14 @@ def test_unused_channels_still_decay_and_keep_their_momentum() -> None:
     settings_ = conf(spec, round=round_that_draws(4), client_weight_decay=0.5)
     module = network(spec)
     before = module.conv1.weight.detach().clone()
-    FjordClient(settings_, spec).train(samples(), module, settings_)
+    FjordClient(settings_, spec).train(samples(6), module, settings_)
     last = slice(widths_at(spec, 0.2)["conv1"], None)
     torch.testing.assert_close(module.conv1.weight[last], before[last] * (1 - 0.1 * 0.5))
 
 
 def test_absent_classes_are_masked_for_every_width() -> None:
     spec = SPECS["cnn_small"]
-    data = ClientSamples(samples().x, torch.tensor([1, 1, 2, 2, 1, 2]))
+    data = ClientSamples(samples(6).x, torch.tensor([1, 1, 2, 2, 1, 2]))
     for choice, distil in ((0, False), (3, False), (3, True)):
         settings_ = conf(spec, round=round_that_draws(choice), own_classes=True, distil=distil)
         module = network(spec)
