@@ -63,13 +63,13 @@ def suite(data: str) -> list[Arm]:
     ]
 
 
-def everyone_on(exit: int, exits: int = 3) -> dict[str, Any]:
+def everyone_on(exit: int) -> dict[str, Any]:
     """job_conf keys of HypeMeFed with all clients on one level, whatever they afford."""
     return {
         "method": "hypemefed",
         "hypemefed.groups": None,
         "hypemefed.levels": "fix",
-        "hypemefed.shares": [float(number == exit) for number in range(1, exits + 1)],
+        "hypemefed.shares": [float(number == exit) for number in (1, 2, 3)],
         "hypemefed.missing": "trained",
         "capacity_model": BACKBONE.formatted("multi_exit_{}"),
     }
