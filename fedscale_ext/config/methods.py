@@ -1,4 +1,4 @@
-"""Methods by name: an entry of the group ``fedscale_ext.methods`` for each, so that other packages add theirs."""
+"""Methods by name: those of this package, and an entry of the group ``fedscale_ext.methods`` for each other one."""
 
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -7,7 +7,6 @@ from traceback import walk_tb
 from fedscale_ext.core.errors import UserError, did_you_mean
 
 GROUP = "fedscale_ext.methods"
-# what setup.py registers, for a source tree that is not installed
 _BUILT_IN = {
     "fedavg": "fedscale_ext.methods.averaging.fedavg:FedAvgAggregator",
     "local": "fedscale_ext.methods.personal.local:LocalAggregator",

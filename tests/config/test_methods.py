@@ -38,12 +38,6 @@ def test_another_packages_method_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert method_class("theirs") is FedAvgAggregator
 
 
-def test_setup_registers_exactly_the_built_in_methods() -> None:
-    text = Path(__file__).resolve().parents[2].joinpath("setup.py").read_text(encoding="utf-8")
-    for name, path in methods._BUILT_IN.items():
-        assert f'"{name}={path}"' in text
-
-
 def test_every_name_leads_to_an_aggregator_with_hyperparameters():
     assert {"fedavg", "fedprox", "fedyogi", "fedtrans"} <= set(method_names())
     for name in ("fedavg", "fedprox", "fedyogi", "fedtrans", "splitmix", "fluid"):
