@@ -105,4 +105,5 @@ def _import_path(name: str) -> str:
 
 
 def _import_paths() -> dict[str, str]:
-    return {**_BUILT_IN, **{entry.name: entry.value for entry in entry_points(group=GROUP)}}
+    others = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return {**others, **_BUILT_IN}  # a name of ours is ours in every record

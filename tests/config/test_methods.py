@@ -38,6 +38,11 @@ def test_another_packages_method_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert method_class("theirs") is FedAvgAggregator
 
 
+def test_another_package_does_not_take_a_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered(monkeypatch, fedtrans="fedscale_ext.methods.averaging.fedavg:FedAvgAggregator")
+    assert method_class("fedtrans") is FedTransAggregator
+
+
 def test_every_name_leads_to_an_aggregator_with_hyperparameters():
     assert {"fedavg", "fedprox", "fedyogi", "fedtrans"} <= set(method_names())
     for name in ("fedavg", "fedprox", "fedyogi", "fedtrans", "splitmix", "fluid"):
