@@ -146,14 +146,16 @@ def _removed_if_refused(folder: Path) -> Iterator[None]:
     What the submission has written over is restored. The folder and the two above it go where nothing is left in them.
     """
     before = _submission_files(folder)
+    times = {path: path.stat().st_mtime_ns for path in before}
     try:
         yield
     except UserError:
         for path in _submission_files(folder).keys() - before:
             path.unlink()
         for path, content in before.items():
-            if path.exists() and path.read_bytes() != content:  # else a running job may have removed it
+            if path.read_bytes() != content:
                 path.write_bytes(content)
+                os.utime(path, ns=(times[path], times[path]))  # a requeued job takes checkpoints since its plan
         with contextlib.suppress(OSError):  # not empty
             for path in (folder, folder.parent, folder.parent.parent):
                 path.rmdir()

@@ -21,12 +21,12 @@ _IN_QUEUE = ("pending", "configuring", "running", "suspended", "stopped", "compl
 """States of a job that Slurm has not done with, as squeue calls them."""
 _NOT_THERE = re.compile("Invalid job id|already completing or completed")
 """What scancel says of a job that it need not end: Slurm has forgotten it, or it ends anyway."""
-_MOST_HOURS = 1_000_000  # more minutes than Slurm counts are an endless time to it, or none
+_MOST_HOURS = 500_000  # Slurm counts seconds in 32 bits: longer limits become others
 _NEEDS = "submitit is not installed: run pip install 'fedscale_ext[slurm]'"
 
 
 def request(config: JobConfig, hours: float, options: Sequence[str], at_once: int | None = None) -> dict[str, Any]:
-    """What a job asks of Slurm, as submitit's parameters, where None is left out; UserError if it cannot ask here."""
+    """What a job asks of Slurm, as submitit's parameters, which ignores None; UserError if it cannot ask here."""
     if not 0 < hours <= _MOST_HOURS:
         raise UserError(f"--hours {hours:g} must be above 0 and at most {_MOST_HOURS:,}, as in --hours 8")
     nodes, counts = shape(config)
@@ -47,8 +47,10 @@ def request(config: JobConfig, hours: float, options: Sequence[str], at_once: in
     }
 
 
-def enqueue(new: Sequence[jobs.Job], folder: Path, name: str, request: Mapping[str, Any]) -> None:
-    """Queue jobs, several as one array, and remember them; their processes write to ``folder``.
+def enqueue(new: Sequence[jobs.Job], folder: Path, name: str, asked: Mapping[str, Any]) -> None:
+    """Queue jobs with what :func:`request` asks, several as one array, and remember them.
+
+    Their processes write to ``folder``.
 
     UserError where sbatch refuses them, does not say how it numbers them, or cannot be run.
     """
@@ -56,7 +58,7 @@ def enqueue(new: Sequence[jobs.Job], folder: Path, name: str, request: Mapping[s
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     executor = AutoExecutor(folder=str(folder), cluster="slurm")
-    executor.update_parameters(name=name, **request)
+    executor.update_parameters(name=name, **asked)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints sbatch's words before it raises them
             queued = executor.map_array(run_task, [str(job.log_dir / FOLDER) for job in new])  # of one job: no array

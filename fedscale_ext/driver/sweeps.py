@@ -148,7 +148,7 @@ def jobs_of(word: str) -> dict[str, Path | None]:
         if word in sweep.arms and word not in {point.name for point in sweep.points}:
             return {point.name: sweep.run_of(point.name) for point in sweep.points if point.arm == word}
     if damaged:
-        raise damaged[0]
+        raise DamagedRecord(f"no job, sweep or arm that can be read is called {word}, and {damaged[0]}")
     return {}
 
 

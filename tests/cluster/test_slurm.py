@@ -396,9 +396,9 @@ def test_no_slurm_is_one_sentence(here, job_file, monkeypatch):
         queue(job_file)
 
 
-@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e308, 1e300, 0, -1])
+@pytest.mark.parametrize("hours", [float("inf"), float("nan"), 1e300, 600_000, 0, -1])
 def test_a_time_limit_is_one_that_slurm_can_count(here, job_file, hours):
-    with pytest.raises(UserError, match=r"--hours .* must be above 0 and at most 1,000,000, as in --hours 8"):
+    with pytest.raises(UserError, match=r"--hours .* must be above 0 and at most 500,000, as in --hours 8"):
         queue(job_file, hours=hours)
 
 

@@ -41,9 +41,9 @@ def check_rates(key: str, rates: Sequence[float]) -> None:
 
 
 def check_apart(key: str, rates: Sequence[float]) -> None:
-    """Raise UserError where two rates have the same six digits, by which models and results are named."""
+    """Raise UserError where two rates have the same six significant digits, by which models and results are named."""
     if len({f"{rate:g}" for rate in rates}) < len(rates):
-        raise UserError(f"{key} is {list(rates)}; rates must differ in their first six digits")
+        raise UserError(f"{key} is {list(rates)}; its values must differ in their first six significant digits")
 
 
 def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: str = "rates") -> None:

@@ -123,7 +123,7 @@ def test_a_level_without_a_share_is_never_drawn_however_u_falls() -> None:
         ({"rates": [0.5, 1.0]}, "the rates must fall"),
         ({"rates": []}, "1 to 26 different rates"),
         ({"rates": [0.5, 0.5]}, "1 to 26 different rates"),
-        ({"rates": [0.5000001, 0.5]}, "rates must differ in their first six digits"),
+        ({"rates": [0.5000001, 0.5]}, "its values must differ in their first six significant digits"),
         ({"rates": [1.5, 0.5]}, "above 0 and at most 1"),
         ({"rates": [1.0, 0.0]}, "above 0 and at most 1"),
         ({"rates": [1.0, float("nan")]}, r"(rates|p)\[1\] is nan; it must be a finite number"),
