@@ -16,6 +16,7 @@ from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import Connection
+from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.text_columns import pack_texts
 from fedscale_ext.util.token import new_token
 
@@ -76,6 +77,6 @@ def registration(executor: str = "1", **changes: Any) -> Any:
     data = {"name": "d", "generated": True, "input_shape": [1, 28, 28], "num_classes": 4}
     data |= {"test_source": "a split", "test_only_clients": 0, "notes": []}
     header = {"digest": "d", "data": data, "device": "cpu", "device_name": "a processor"}
-    header |= {"versions": {"torch": "2"}, "host": "here", **changes}
+    header |= {"versions": {"torch": "2"}, "host": "here", "code": code_digest(FedAvgAggregator), **changes}
     info = wire.pack(header, {"sizes": wire.tensors_to_bytes(sizes), "names": wire.tensors_to_bytes(names)})
     return job_api_pb2.RegisterRequest(client_id=executor, executor_id=executor, executor_info=info)

@@ -90,7 +90,7 @@ def check_job(config: JobConfig, data_sets: DataSets, folder: Path, emit: Emit) 
     job = without_port(method)(config, hear)
     try:
         job.executors = [0]
-        job.prepare(read_registration(registration(data, device)))
+        job.prepare(read_registration(registration(data, device, job.code)))
         return Checked(_facts(job, data), notices, data.digest)
     finally:
         job.stop()

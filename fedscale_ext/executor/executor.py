@@ -13,6 +13,7 @@ from fedscale.cloud.execution.executor import Executor
 from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data import store
@@ -28,6 +29,7 @@ from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import Connection, Link
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import registration
+from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.stopwatch import Stopwatch
 from fedscale_ext.util.torch_devices import device_of
 
@@ -47,6 +49,7 @@ class MultiModelExecutor(NoPickle, Executor):
     def __init__(self, config: JobConfig):
         executor_logging.initiate_client_setting()
         self.config = config
+        self.code = code_digest(method_class(config.job.method))  # before the data are read, which may take long
         self.args = args = config.fedscale
         self.this_rank = args.this_rank
         self.executor_id = str(args.this_rank)
@@ -98,7 +101,7 @@ class MultiModelExecutor(NoPickle, Executor):
     @overrides
     def report_executor_info_handler(self) -> bytes:
         """What the aggregator must know before the first round: the data and this process."""
-        return registration(self.training_sets, self.device)
+        return registration(self.training_sets, self.device, self.code)
 
     @overrides
     def client_register(self) -> None:

@@ -33,11 +33,11 @@ from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, WORKER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout, NoExecutors
-from fedscale_ext.transport.executor_link import ALIVE, LEAVE
+from fedscale_ext.transport.executor_link import ALIVE, FINAL, LEAVE
 from fedscale_ext.transport.joining import JOIN, wanted_number, write_offer
 from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
 from fedscale_ext.transport.no_pickle import NoPickle
-from fedscale_ext.transport.registration import ExecutorInfo, read_registration
+from fedscale_ext.transport.registration import ExecutorInfo, other_code, read_registration
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import JOINING, Gate
 from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
@@ -207,6 +207,8 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "not a registration", str(error))
         if re.fullmatch(r"[1-9][0-9]{0,9}", request.executor_id) is None:
             return self._reject(context, "not the number of an executor")
+        if info.code != self.code:
+            return self._reject(context, "other code", other_code(self.config), code=FINAL)
         other = self._agreed is not None and not info.same_data(self._agreed)
         if other or self._needed_digest not in (None, info.digest):
             return self._reject(context, "other data", "make data_dir hold the same files")
@@ -374,9 +376,11 @@ class Coordinator(NoPickle, Aggregator):
         code = grpc.StatusCode.ABORTED if isinstance(error, Superseded) else grpc.StatusCode.FAILED_PRECONDITION
         context.abort(code, str(error))
 
-    def _reject(self, context: Any, reason: str, detail: str = "") -> Any:
+    def _reject(
+        self, context: Any, reason: str, detail: str = "", *, code: Any = grpc.StatusCode.INVALID_ARGUMENT
+    ) -> Any:
         self.refusals.note(reason, detail)
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{reason}: {detail}" if detail else reason)
+        context.abort(code, f"{reason}: {detail}" if detail else reason)
 
     @overrides
     def stop(self) -> None:

@@ -14,6 +14,7 @@ from fedscale.cloud.channels.channel_context import ClientConnections
 from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.core.errors import JobFailed
 from fedscale_ext.transport import endpoint
 from fedscale_ext.transport.signed_grpc import SignedChannel
 from fedscale_ext.transport.signing import Signer
@@ -26,6 +27,7 @@ _CONNECT_S = 10.0  # of one attempt to register
 _RETRY_MS = 100, 500  # first and largest pause between two attempts; gRPC's defaults are 1 s and 2 min
 _PAUSE_S = 0.2  # between two attempts
 _LEAVE_S = 2.0  # longest wait for the answer to the last call
+FINAL = grpc.StatusCode.PERMISSION_DENIED  # refuses a process whose successor would be refused, too
 # statuses of calls whose connection or aggregator broke
 PASSING = {
     grpc.StatusCode.UNAVAILABLE,
@@ -34,6 +36,10 @@ PASSING = {
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNKNOWN,
 }
+
+
+class _ForGood(ConnectionError):
+    """Raised for a refusal with FINAL."""
 
 
 class Connection(ClientConnections):
@@ -100,8 +106,15 @@ class Link:
         self._life = threading.Thread(target=self._live, name="life", daemon=True)
 
     def open(self) -> None:
-        """Register, waiting for an aggregator that is still starting, and show signs of life from then on."""
-        self._register(self._job.register_timeout_s)
+        """Register, waiting for an aggregator that is still starting, and show signs of life from then on.
+
+        JobFailed where another process in place of this one would be refused, too. A process that is refused only later
+        has met an aggregator of newer code; if it is started anew, it may have that code as well.
+        """
+        try:
+            self._register(self._job.register_timeout_s)
+        except _ForGood as error:
+            raise JobFailed(str(error)) from None
         self._life.start()
 
     def ping(self) -> Any:
@@ -160,6 +173,8 @@ class Link:
 
     def _check(self, error: Any, deadline: float, timeout_s: float) -> None:
         """Raise ConnectionError unless another attempt may succeed."""
+        if error.code() == FINAL:
+            raise _ForGood(f"the aggregator refused this executor: {error.details()}") from None
         if error.code() not in PASSING and error.code() != grpc.StatusCode.FAILED_PRECONDITION:
             raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The message with which an executor registers: its device, versions and data, checked before use."""
+"""The message with which an executor registers: its code, device, versions and data, checked before use."""
 
 import platform
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.data.majority import disjoint_note, majority_correct, most_frequent_correct
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.transport import wire
@@ -36,6 +37,7 @@ class _Data(BaseModel):
 class _Report(BaseModel):
     model_config = ConfigDict(strict=True)
 
+    code: _Name
     digest: _Name
     data: _Data
     device: str = Field(pattern=r"^(cpu|cuda(:[0-9]{1,4})?)$")
@@ -49,6 +51,7 @@ class ExecutorInfo:
     """What an executor reported at registration. Columns are indexed by client - 1.
 
     Attributes:
+        code: Digest of the code that it runs (``util/code_digest.py``).
         digest: Digest of its data.
         data: Description of the data: name, shapes, number of classes, notes.
         device: Its torch device, cpu or cuda:N.
@@ -64,6 +67,7 @@ class ExecutorInfo:
 
     """
 
+    code: str
     digest: str
     data: dict[str, Any]
     device: str
@@ -81,9 +85,10 @@ class ExecutorInfo:
         return self.digest == other.digest and self.client_names == other.client_names
 
 
-def registration(data: DataSet, device: torch.device) -> bytes:
-    """Return the registration of an executor that has opened ``data`` and trains on ``device``."""
+def registration(data: DataSet, device: torch.device, code: str) -> bytes:
+    """Return the registration of an executor that has opened ``data``, trains on ``device`` and runs ``code``."""
     header = {
+        "code": code,
         "device": str(device),
         "device_name": _device_name(device),
         "host": platform.node(),
@@ -146,6 +151,14 @@ def read_registration(message: bytes) -> ExecutorInfo:
         **report.model_dump(), train_sizes=train, test_sizes=test, client_names=names, majority_correct=majority,
         most_frequent_correct=most_frequent,
     )  # fmt: skip
+
+
+def other_code(config: JobConfig) -> str:
+    """Say what to do about an executor whose code is not that of the aggregator."""
+    return (
+        f"the executor's is not that with which job {config.fedscale.job_name} runs (fedscale_ext, method "
+        f"{config.job.method}, torch or NumPy differs): bring back the job's, or start it again with --resume"
+    )
 
 
 def _names(section: wire.Section, clients: int) -> list[str]:

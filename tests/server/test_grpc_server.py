@@ -180,6 +180,15 @@ def test_a_replacement_must_read_the_jobs_data(service: Any) -> None:
     assert len(service.infos) == 2
 
 
+def test_a_replacement_must_run_the_jobs_code(service: Any) -> None:
+    sentence = (
+        r"PERMISSION_DENIED: other code: the executor's is not that with which job tiny runs \(fedscale_ext, method"
+    )
+    with pytest.raises(Aborted, match=sentence):
+        service.CLIENT_REGISTER(registration("2", code="another"), Context())
+    assert not service.infos and service.refusals.counts() == {"other code": 1}
+
+
 def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> None:
     config = load_config(job_file, ["num_executors=2", "register_timeout_s=0.2"])
     prepare_process(config)

@@ -1,6 +1,7 @@
 """Jobs that end early and are continued: from which checkpoint, with what notices, and after a full disk."""
 
 import errno
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.job_config import JobConfig, load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.executor import executor
 from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import files, lines
 from fedscale_ext.models.files import configured_spec
@@ -199,7 +201,8 @@ def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbe
 
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(job_file, rounds=1)
-    monkeypatch.setattr(method_tools, "code_digest", lambda method: "another")
+    for module in (method_tools, executor):
+        monkeypatch.setattr(module, "code_digest", lambda method: "another")
     said = run(job_file, rounds=2, resume=True)
     assert any("torch or NumPy has changed since the checkpoint was written" in notice for notice in said)
     assert "; by then the code had changed" in (log_dir(job_file) / "summary.md").read_text()
@@ -214,6 +217,8 @@ def test_the_code_digest_covers_a_method_of_another_package(tmp_path: Path, monk
     before = code_digest(elsewhere.Method)
     assert before == code_digest(elsewhere.Method) != code_digest(object)
     source.write_text("class Method:\n    pass  # changed\n")
+    assert code_digest(elsewhere.Method) == before  # that which this process still runs
+    importlib.reload(elsewhere)
     assert code_digest(elsewhere.Method) != before
 
 
