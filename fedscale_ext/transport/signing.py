@@ -104,13 +104,15 @@ class Signer:
 class Gate:
     """The aggregator's check of stamps; safe to use from several threads.
 
-    It remembers the nonces of correctly signed messages, for as long as their time would be accepted.
+    It remembers the nonces of correctly signed messages, for as long as their time would be accepted. Nobody sets the
+    clock by which it forgets them: with one that is set back, they would fill the memory, and all messages be refused.
 
     Args:
         signer: Verifies signatures of the job's executors.
         joining: Verifies those of executors that have no number yet.
         window_s: Largest difference of the two clocks in seconds.
         clock: Returns the time in seconds since 1970.
+        elapsed: Returns seconds that only grow.
         remembered: Largest number of nonces to remember; further messages are refused.
 
     """
@@ -121,13 +123,14 @@ class Gate:
         joining: Signer,
         window_s: float,
         clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = time.monotonic,
         remembered: int = _REMEMBERED,
     ) -> None:
-        self._signer, self._joining, self._clock = signer, joining, clock
-        self._window_ms = int(1000 * window_s)
+        self._signer, self._joining, self._clock, self._elapsed = signer, joining, clock, elapsed
+        self._window_s = window_s
         self._remembered = remembered
         self._seen: set[bytes] = set()
-        self._ages: deque[tuple[int, bytes]] = deque()  # (arrival in ms, nonce)
+        self._ages: deque[tuple[float, bytes]] = deque()  # (arrival by ``elapsed``, nonce)
         self._lock = threading.Lock()
 
     def admit(self, method: str, raw: bytes | None) -> Stamp:
@@ -145,11 +148,11 @@ class Gate:
 
         """
         stamp = self._signer_of(claimed_executor(raw)).read(method, raw)
-        now = int(1000 * self._clock())
-        if abs(now - stamp.time_ms) > self._window_ms:
+        if abs(int(1000 * self._clock()) - stamp.time_ms) > int(1000 * self._window_s):
             raise Refused("its time is off")
         with self._lock:
-            while self._ages and self._ages[0][0] < now - 2 * self._window_ms:
+            now = self._elapsed()
+            while self._ages and self._ages[0][0] < now - 2 * self._window_s:
                 self._seen.discard(self._ages.popleft()[1])
             if stamp.nonce in self._seen:
                 raise Refused("replayed")

@@ -26,8 +26,9 @@ def stamp(by: Signer, executor: int = 1, body: bytes = b"body", at: float = NOW_
     return by.stamp(method, executor, body, int(1000 * at))[0]
 
 
-def gate(clock: Clock | None = None, **more: int) -> Gate:
-    return Gate(signer(), signer(job=""), 120.0, clock or Clock(), **more)
+def gate(clock: Clock | None = None, elapsed: Clock | None = None, **more: int) -> Gate:
+    clock = clock or Clock()
+    return Gate(signer(), signer(job=""), 120.0, clock, elapsed or clock, **more)
 
 
 def test_what_was_signed_is_let_in_once() -> None:
@@ -97,6 +98,15 @@ def test_memory_is_bounded_and_freed_with_time() -> None:
     clock.now += 241
     for _ in range(3):
         door.admit(METHOD, stamp(signer(), at=clock.now))
+
+
+def test_memory_is_freed_although_the_clock_is_set_back() -> None:
+    clock, elapsed = Clock(), Clock()
+    door = gate(clock, elapsed, remembered=3)
+    for _ in range(9):
+        door.admit(METHOD, stamp(signer(), at=clock.now))
+        clock.now -= 3600
+        elapsed.now += 100
 
 
 def test_strangers_take_no_memory() -> None:
