@@ -191,10 +191,10 @@ class MultiModelAggregator(MethodHooks):
         done, marks = self._resume() if self.config.job.resumes else (0, {})
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self.log_dir, self.context, self._header(), self.log_writer, self.wandb)
+        self.checkpoints.drop_after(done)  # first: no checkpoint may need lines that are cut, wherever a job is killed
         self.history = self.records.begin(done, marks)
         for record in self.history:  # one after another, as rounds do: sum() rounds otherwise
             self.spent_macs += record.training_macs
-        self.checkpoints.drop_after(done)
         executors, rounds = len(self.executors) or len(self.infos), self.last_round()
         self.emit(ready_event(self.config, self.data_info, self.population, executors, rounds, self.log_dir))
         if self.wandb is not None:

@@ -17,10 +17,10 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.executor import executor
 from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
-from fedscale_ext.metrics import files, lines
+from fedscale_ext.metrics import files, lines, recorder
 from fedscale_ext.models.files import configured_spec
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.server import checkpoint, method_tools
+from fedscale_ext.server import checkpoint, method_tools, records
 from fedscale_ext.tasks import tested_tensors
 from fedscale_ext.util.code_digest import code_digest
 
@@ -197,6 +197,24 @@ def test_what_was_written_after_the_checkpoint_is_cut(job_file: Path, undisturbe
     assert "resumed after round 4" in run(job_file, resume=True)
     assert_equal(result(log_dir(job_file)), undisturbed)
     assert chain(log_dir(job_file)) == undisturbed["chain"]
+
+
+@pytest.mark.parametrize("step", ["drop_end", "drop_states", "cut", "read_records", "drop_evaluations"])
+def test_a_job_that_is_killed_while_it_goes_back_can_go_on(
+    job_file: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    run(job_file)
+    module = records if step in ("drop_end", "drop_states") else recorder
+    with monkeypatch.context() as killed:
+
+        def end(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        killed.setattr(module, step, end)
+        with pytest.raises(KeyboardInterrupt):
+            run(job_file, resume_from=3)
+    assert "resumed after round 3" in run(job_file, resume=True)
+    assert_equal(result(log_dir(job_file)), undisturbed)
 
 
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
