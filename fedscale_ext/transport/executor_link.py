@@ -22,6 +22,7 @@ from fedscale_ext.transport.signing import Signer
 ALIVE = "alive"  # event of a call that shows that the executor lives, whatever it is doing
 LEAVE = "leave"  # event of the last call of an executor that leaves before the job ends
 _LIFE_SHARE = 2 / 3  # of a lease: longest wait for the answer to such a call
+_REFUSED_SHARE = 1 / 6  # of a lease: pause after one that was refused
 _REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
 _CONNECT_S = 10.0  # of one attempt to register
 _RETRY_MS = 100, 500  # first and largest pause between two attempts; gRPC's defaults are 1 s and 2 min
@@ -202,11 +203,12 @@ class Link:
                 ):  # half-open connection: nothing arrives any more
                     logging.warning("the connection has gone silent: a new one is opened")
                     self._communicator.reconnect()
-            except (ValueError, ConnectionError):  # the channel was closed: so is the job, for this process
-                return
+            except (ValueError, ConnectionError) as error:  # closed or refused; if for good, calls for work end too
+                if not self._closed.wait(_REFUSED_SHARE * self._job.lease_s):
+                    logging.warning(f"a sign of life failed and is tried again: {error}")
 
     def _register_anew(self) -> None:
         try:
             self._register(_CONNECT_S)
-        except ConnectionError as error:  # the next call for work meets it too, and ends this process
+        except (ValueError, ConnectionError) as error:  # the next call for work meets it too, and ends this process
             logging.warning(str(error))

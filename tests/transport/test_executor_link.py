@@ -147,6 +147,25 @@ def test_signs_of_life_register_anew_leave_a_silent_connection_and_end_with_the_
     assert stub.calls == ["CLIENT_REGISTER", "CLIENT_REGISTER", "reconnect"]
 
 
+@pytest.mark.parametrize("refusal", [ConnectionError("its clock differs"), ValueError("closed channel")])
+def test_a_refused_sign_of_life_is_not_the_last_one(
+    config: JobConfig, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
+    monkeypatch.setattr(link, "_REFUSED_SHARE", 0.0001)
+    answers = [REPLY, refusal, REPLY, grpc.StatusCode.FAILED_PRECONDITION, refusal, REPLY, END]
+
+    def answer(name: str, request: Any) -> Any:
+        said = answers.pop(0) if name == ALIVE or len(answers) < 7 else REPLY
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    link_ = linked(config, Stub(answer))
+    link_.open()
+    link_._life.join(5.0)
+    assert not link_._life.is_alive() and not answers
+
+
 def test_of_two_processes_the_later_one_has_the_greater_name(config: JobConfig) -> None:
     stub = Stub(lambda name, request: REPLY)
     first, second = (linked(config, stub)._identity["client_id"] for _ in range(2))
