@@ -53,7 +53,7 @@ class _Communicator:
     """Stands where an executor has its connection."""
 
     def __init__(self, service: Any):
-        self.stub = _Stub(service)
+        self.stub = self.life_stub = _Stub(service)
 
     def connect_to_server(self) -> None:
         """Connected from the start."""

@@ -108,7 +108,7 @@ class Coordinator(NoPickle, Aggregator):
             # start when they are needed
             futures.ThreadPoolExecutor(max_workers=4 * _MOST_EXECUTORS + 4),
             interceptors=[SignatureCheck(gate, self.refusals)],
-            options=[*endpoint.limits(self.config), ("grpc.so_reuseport", 0)],
+            options=[*endpoint.limits(self.config), *endpoint.ANY_PINGS, ("grpc.so_reuseport", 0)],
         )
         job_api_pb2_grpc.add_JobServiceServicer_to_server(self, self.grpc_server)
         endpoint.listen(self.grpc_server, self.config)

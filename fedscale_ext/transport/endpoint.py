@@ -10,10 +10,14 @@ import grpc
 import psutil
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport.job_tls import NAME, Certificates, derived
 from fedscale_ext.transport.signing import Signer
 from fedscale_ext.util.token import read_token
+
+# the aggregator's options for :func:`keepalive`: gRPC would allow one ping in five minutes
+ANY_PINGS = [("grpc.http2.min_ping_interval_without_data_ms", 1), ("grpc.http2.max_ping_strikes", 0)]
 
 
 def address(config: JobConfig) -> str:
@@ -50,8 +54,21 @@ def check_reach(config: JobConfig) -> None:
 
 def limits(config: JobConfig) -> list[tuple[str, int]]:
     """Return gRPC's options for the largest message."""
-    max_bytes = config.job.max_message_mb * 1024 * 1024
-    return [("grpc.max_send_message_length", max_bytes), ("grpc.max_receive_message_length", max_bytes)]
+    size = max_bytes(config.job)
+    return [("grpc.max_send_message_length", size), ("grpc.max_receive_message_length", size)]
+
+
+def max_bytes(job: JobKeys) -> int:
+    """Return the size of the largest message."""
+    return job.max_message_mb * 1024 * 1024
+
+
+def keepalive(config: JobConfig) -> list[tuple[str, int]]:
+    """Return gRPC's options by which an executor notices a dead connection, however long a call may take.
+
+    gRPC waits a minute for the answer to a ping. If the aggregator is gone, the signs of life end sooner.
+    """
+    return [("grpc.keepalive_time_ms", round(1000 * config.job.lease_s / 3)), ("grpc.http2.max_pings_without_data", 0)]
 
 
 def signer(config: JobConfig) -> Signer:

@@ -23,8 +23,9 @@ ALIVE = "alive"  # event of a call that shows that the executor lives, whatever 
 LEAVE = "leave"  # event of the last call of an executor that leaves before the job ends
 _LIFE_SHARE = 2 / 3  # of a lease: longest wait for the answer to such a call
 _REFUSED_SHARE = 1 / 6  # of a lease: pause after one that was refused
-_REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without
-_CONNECT_S = 10.0  # of one attempt to register
+_REPLY_S = 120.0  # the aggregator answers within ten seconds, with work or without; messages travel longer
+_CONNECT_S = 10.0  # of one attempt to register, beside the message's way
+_SLOWEST_MBIT = 1.0  # per second: of the slowest line on which messages arrive
 _RETRY_MS = 100, 500  # first and largest pause between two attempts; gRPC's defaults are 1 s and 2 min
 _PAUSE_S = 0.2  # between two attempts
 _LEAVE_S = 2.0  # longest wait for the answer to the last call
@@ -52,6 +53,9 @@ class Connection(ClientConnections):
 
     """
 
+    life_stub: Any  # on a connection of its own: a large message would hold up signs of life for long
+    _life_channel: Any
+
     def __init__(self, config: JobConfig, signer: Signer | None = None) -> None:
         super().__init__(config.fedscale.ps_ip, config.fedscale.ps_port)
         self._config = config
@@ -60,27 +64,40 @@ class Connection(ClientConnections):
 
     @overrides
     def connect_to_server(self) -> None:
-        """Open the channel; a first call with ``wait_for_ready`` waits for the aggregator."""
+        """Open the channels; a first call with ``wait_for_ready`` waits for the aggregator."""
+        self.channel, self.stub = self._opened(endpoint.keepalive(self._config))
+        self._life_channel, self.life_stub = self._opened([])
+
+    def _opened(self, more: list[tuple[str, int]]) -> tuple[Any, Any]:
+        """Open a channel with further options; the channel and its stub."""
         first, maximum = _RETRY_MS
         options = [
             *endpoint.limits(self._config),
             ("grpc.initial_reconnect_backoff_ms", first),
             ("grpc.max_reconnect_backoff_ms", maximum),
             ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
+            *more,
         ]
         address = endpoint.address(self._config)
         if self._credentials is None:
-            self.channel = grpc.insecure_channel(address, options)
+            channel = grpc.insecure_channel(address, options)
         else:
-            self.channel = grpc.secure_channel(address, self._credentials, [*options, *self._options])
+            channel = grpc.secure_channel(address, self._credentials, [*options, *self._options])
         rank, max_message_mb = self._config.fedscale.this_rank, self._config.job.max_message_mb
-        self.stub = job_api_pb2_grpc.JobServiceStub(SignedChannel(self.channel, self._signer, rank, max_message_mb))
+        return channel, job_api_pb2_grpc.JobServiceStub(SignedChannel(channel, self._signer, rank, max_message_mb))
 
     def reconnect(self) -> None:
-        """Replace a silent connection: its open calls end as cancelled, later ones use a new one."""
-        silent = self.channel
+        """Replace silent connections: their open calls end as cancelled, later ones use new ones."""
+        silent = (self.channel, self._life_channel)
         self.connect_to_server()
-        silent.close()
+        for channel in silent:
+            channel.close()
+
+    @overrides
+    def close_sever_connection(self) -> None:
+        """Close the channels; the name is FedScale's."""
+        super().close_sever_connection()
+        self._life_channel.close()
 
 
 class Link:
@@ -91,7 +108,7 @@ class Link:
     has processed, and sends a unit again that this process holds.
 
     Args:
-        communicator: The connection, which holds the stub.
+        communicator: The connection, which holds the stubs.
         config: The job's configuration.
         info: The registration message.
 
@@ -146,18 +163,21 @@ class Link:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                self._communicator.stub.CLIENT_REGISTER(request, timeout=_CONNECT_S)
+                self._communicator.stub.CLIENT_REGISTER(request, timeout=_CONNECT_S + _travel_s(request.ByteSize()))
                 return
             except grpc.RpcError as error:
                 self._check(error, deadline, timeout_s)
                 time.sleep(_PAUSE_S)
 
     def _call(self, name: str, request: Any) -> Any:
+        limit_s = _REPLY_S + _travel_s(
+            request.ByteSize() + endpoint.max_bytes(self._job)
+        )  # its answer may be large, too
         deadline = None
         while True:
             stub = self._communicator.stub
             try:
-                return getattr(stub, name)(request, timeout=_REPLY_S)
+                return getattr(stub, name)(request, timeout=limit_s)
             except ValueError:  # gRPC raises it for a closed channel
                 if stub is self._communicator.stub:
                     raise
@@ -181,7 +201,8 @@ class Link:
         if time.monotonic() > deadline:
             raise ConnectionError(
                 f"no answer from an aggregator at {self._address} within {timeout_s:g} s: its job was stopped or has "
-                f"failed, or its machine cannot be reached ({error.details()})"
+                f"failed, its machine cannot be reached, or the line to it is slower than {_SLOWEST_MBIT:g} Mbit/s "
+                f"({error.details()})"
             ) from None
 
     def _live(self) -> None:
@@ -190,7 +211,7 @@ class Link:
         answer_s = _LIFE_SHARE * self._job.lease_s
         while not self._closed.is_set():
             try:
-                reply = self._communicator.stub.CLIENT_EXECUTE_COMPLETION(request, timeout=answer_s)
+                reply = self._communicator.life_stub.CLIENT_EXECUTE_COMPLETION(request, timeout=answer_s)
                 if reply.event == commons.SHUT_DOWN:
                     return
             except grpc.RpcError as error:
@@ -212,3 +233,8 @@ class Link:
             self._register(_CONNECT_S)
         except (ValueError, ConnectionError) as error:  # the next call for work meets it too, and ends this process
             logging.warning(str(error))
+
+
+def _travel_s(size: int) -> float:
+    """Return how long bytes take on the slowest line."""
+    return size / (_SLOWEST_MBIT * 1e6 / 8)

@@ -70,5 +70,6 @@ def disturb(seed: str, log: Path) -> None:
     def connect(self: Connection) -> None:
         plain(self)
         self.stub = BadStub(self.stub, kinds, log)
+        self.life_stub = BadStub(self.life_stub, kinds, log)
 
     Connection.connect_to_server = connect  # type: ignore[method-assign]

@@ -37,9 +37,11 @@ class Stub:
     def __init__(self, answer: Callable[[str, Any], Any]) -> None:
         self._answer = answer
         self.calls: list[str] = []
+        self.timeouts: list[float] = []
 
     def __getattr__(self, name: str) -> Any:
-        def call(request: Any, **_: Any) -> Any:
+        def call(request: Any, timeout: float) -> Any:
+            self.timeouts.append(timeout)
             if getattr(request, "event", "") == ALIVE:
                 said = self._answer(ALIVE, request)
             else:
@@ -59,7 +61,8 @@ def config(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> JobConfig:
 
 
 def linked(config: JobConfig, stub: Stub) -> Link:
-    return Link(SimpleNamespace(stub=stub, reconnect=lambda: stub.calls.append("reconnect")), config, b"info")
+    both = {"stub": stub, "life_stub": stub}
+    return Link(SimpleNamespace(**both, reconnect=lambda: stub.calls.append("reconnect")), config, b"info")
 
 
 def reduce_upload(link: Link, event: str, result: bytes) -> Any:
@@ -72,6 +75,14 @@ def test_a_call_whose_connection_broke_is_sent_again(config: JobConfig, code: st
     stub = Stub(lambda name, request: answers.pop(0))
     assert reduce_upload(linked(config, stub), "event", b"result") == REPLY
     assert stub.calls == ["CLIENT_EXECUTE_COMPLETION"] * 3
+
+
+def test_a_message_and_its_answer_have_as_long_as_a_slow_line_takes(config: JobConfig) -> None:
+    stub = Stub(lambda name, request: REPLY)
+    reduce_upload(linked(config, stub), "event", bytes(10_000_000))
+    linked(config, stub)._register(1.0)
+    largest_s = config.job.max_message_mb * 1024 * 1024 * 8 / 1e6
+    assert stub.timeouts == [pytest.approx(120 + 80 + largest_s, rel=1e-4), pytest.approx(10, rel=1e-2)]
 
 
 def test_who_is_not_known_registers_and_sends_its_result_again(config: JobConfig) -> None:
@@ -91,7 +102,7 @@ def test_who_is_not_known_registers_and_sends_its_result_again(config: JobConfig
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "FAILED_PRECONDITION"])
 def test_trying_again_has_an_end_and_names_what_was_awaited(config: JobConfig, code: str) -> None:
     stub = Stub(lambda name, request: REPLY if name == "CLIENT_REGISTER" else grpc.StatusCode[code])
-    awaited = r"no answer from an aggregator at 127.0.0.1:\d+ within 0.05 s: its job was .* \(in so many words\)"
+    awaited = r"no answer from an aggregator at 127.0.0.1:\d+ within 0.05 s: its job .* 1 Mbit/s \(in so many words\)"
     with pytest.raises(ConnectionError, match=awaited):
         linked(config, stub).ping()
 
