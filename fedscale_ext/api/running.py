@@ -19,6 +19,7 @@ from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver import run as driver
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.screen import in_notebook
 from fedscale_ext.driver.supervision import has_checkpoint, has_results
 from fedscale_ext.util.yaml_reading import as_yaml
@@ -73,7 +74,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     preparation.make_log_dir(job, config)
     config = with_values(config, time_stamp=job.time_stamp)
     try:
-        with jobs.leaving_nothing(job), _remembered(job, display) as emit, display:
+        with sole_writer(job.log_dir), jobs.leaving_nothing(job), _remembered(job, display) as emit, display:
             summary = run_in_process(config, _after_note(idle, display, emit))
     except KeyboardInterrupt:
         if has_results(job.log_dir, job.started):

@@ -1,7 +1,5 @@
 """What the driver remembers of each job: one folder with job.json and output.log, found by the job's name."""
 
-import errno
-import fcntl
 import json
 import os
 import platform
@@ -17,8 +15,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.driver import run_lock
 from fedscale_ext.driver.processes import Proc, signal_group
 from fedscale_ext.util import full_disk
+from fedscale_ext.util.locks import lock
 
 if TYPE_CHECKING:
     from fedscale_ext.config.keys import JobKeys
@@ -31,6 +31,7 @@ _LISTED = 5  # most jobs that a message names
 # options of `fedscale executor join` that name files, and a job's keys of the same files
 TLS_FILES = {"--tls-ca": "tls_ca", "--tls-cert": "tls_executor_cert", "--tls-key": "tls_executor_key"}
 _JOIN_FILES = {"--token-file": "token_file", **TLS_FILES}
+_OF_A_START = {"aggregator", "executor", run_lock.NAME}  # in the folder of a run that has not begun
 _KEPT_NOTICES = 100  # of a job's record; output.log has all
 
 
@@ -276,7 +277,7 @@ def leaving_nothing(job: Job) -> Iterator[None]:
 def _remove_unbegun(log_dir: Path) -> None:
     """Remove a log folder that holds nothing but what FedScale logged of the start, and the job's own if it is empty
     then."""
-    if log_dir.is_dir() and {path.name for path in log_dir.iterdir()} <= {"aggregator", "executor"}:
+    if log_dir.is_dir() and {path.name for path in log_dir.iterdir()} <= _OF_A_START:
         with suppress(OSError):
             shutil.rmtree(log_dir)
             log_dir.parent.rmdir()
@@ -298,28 +299,18 @@ def write(job: Job) -> None:
 
 @contextmanager
 def claim(name: str) -> Iterator[None]:
-    """Hold the name for the life of a driver; the system lets go of it even when the driver is killed."""
+    """Hold the name for the life of a driver; the system lets go of it even when the driver is killed.
+
+    UserError where another process holds it.
+    """
     try:
-        claimed = lock(folder(name))
+        claimed = lock(folder(name) / "lock")
     except BlockingIOError:
         raise UserError(
             f"job {name} is running; stop it with `fedscale driver stop {name}`, or set another job_name"
         ) from None
     with claimed:
         yield
-
-
-def lock(folder: Path) -> IO[str]:
-    """The lock of a folder, held until it is closed or this process ends; BlockingIOError where another has it."""
-    file = (folder / "lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        if error.errno == errno.EACCES:  # what some systems say for a lock that is held
-            raise BlockingIOError from None
-        raise
-    return file
 
 
 def stop(job: Job) -> bool:

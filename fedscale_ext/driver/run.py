@@ -18,6 +18,7 @@ from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.resumption import checked_run, resume_keys
+from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.supervision import Restarts, has_checkpoint, has_results, resuming
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.util.token import new_token
@@ -79,7 +80,7 @@ def start(
         config = crew.alone(asked)
     name = config.fedscale.job_name
     plain, shell = preparation.check_start(config)
-    with jobs.claim(name):
+    with jobs.claim(name), ExitStack() as held:
         last = jobs.read(name)
         chosen = checked_run(config, last, overrides, display, resume, resume_from, compare_data)
         if chosen is None:
@@ -90,33 +91,34 @@ def start(
         job = jobs.Job(name, config.origin(), *chosen, [], Proc.of("driver", os.getpid()))
         again = resume or resume_from is not None
         preparation.make_log_dir(job, config, again)
+        held.enter_context(sole_writer(job.log_dir))
         token = jobs.folder(name) / "token"
-        with jobs.leaving_nothing(job), ExitStack() as ended:
-            ended.callback(token.unlink, missing_ok=True)
-            keys: dict[str, Any] = {"log_path": job.log_path, "time_stamp": job.time_stamp, "ps_port": port}
-            keys |= resume_keys(resume, resume_from)
-            # `driver status` prints them, in whatever folder it is typed
-            files = jobs.join_files(config.job, Path.cwd())
-            keys |= {key: str(Path(path).expanduser()) for key, path in files.items()}
-            if config.job.token_file is None:
-                keys["token_file"] = str(new_token(token))
-            ranks = preparation.commands(config, **keys)
+        held.enter_context(jobs.leaving_nothing(job))
+        held.callback(token.unlink, missing_ok=True)
+        keys: dict[str, Any] = {"log_path": job.log_path, "time_stamp": job.time_stamp, "ps_port": port}
+        keys |= resume_keys(resume, resume_from)
+        # `driver status` prints them, in whatever folder it is typed
+        files = jobs.join_files(config.job, Path.cwd())
+        keys |= {key: str(Path(path).expanduser()) for key, path in files.items()}
+        if config.job.token_file is None:
+            keys["token_file"] = str(new_token(token))
+        ranks = preparation.commands(config, **keys)
+        if crew is not None:
+            ranks[crew.name] = crew.command(asked, port, keys["token_file"])
+        job.argv = ranks[AGGREGATOR]
+        if not again:
+            drop_restarts(job.log_dir)
+        if shell:
+            display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
+        with jobs.open_log(name, "a" if again else "w") as log:
+            run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
             if crew is not None:
-                ranks[crew.name] = crew.command(asked, port, keys["token_file"])
-            job.argv = ranks[AGGREGATOR]
-            if not again:
-                drop_restarts(job.log_dir)
-            if shell:
-                display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-            with jobs.open_log(name, "a" if again else "w") as log:
-                run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
-                if crew is not None:
-                    job.cluster, run_of_job.again = {crew.name: crew.place}, crew.again
-                run_of_job.in_sweep = isinstance(conf, ConfFile)
-                run_of_job.settings = [word for each in overrides for word in ("--set", each)]
-                code = run_of_job.run(plain, ranks)
-            jobs.settle(job, last, code)
-            return code
+                job.cluster, run_of_job.again = {crew.name: crew.place}, crew.again
+            run_of_job.in_sweep = isinstance(conf, ConfFile)
+            run_of_job.settings = [word for each in overrides for word in ("--set", each)]
+            code = run_of_job.run(plain, ranks)
+        jobs.settle(job, last, code)
+        return code
 
 
 class _Running(Protocol):

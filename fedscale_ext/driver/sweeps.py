@@ -1,6 +1,5 @@
 """What is remembered of a sweep: which jobs it has, the run of each, and who runs it."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from fedscale_ext.driver.jobs import DamagedRecord, left_after, state_dir
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.util import full_disk
+from fedscale_ext.util.locks import lock
 
 _LOCK = ".lock"  # how the file ends that the driver of a sweep holds
 _NAMED = 4  # jobs that a sentence names
@@ -178,18 +178,18 @@ def stop(driver: Proc) -> bool:
 def claim(name: str) -> Iterator[None]:
     """Hold the name for the life of a sweep's driver, this process; its lock says who it is."""
     path = folder() / f"{name}{_LOCK}"
-    with path.open("ab+", buffering=0) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"sweep {name} is running; wait for it, or stop it with Ctrl-C where it runs") from None
-        lock.truncate(0)
+    try:
+        claimed = lock(path)
+    except BlockingIOError:
+        raise UserError(f"sweep {name} is running; wait for it, or stop it with Ctrl-C where it runs") from None
+    with claimed:
+        claimed.truncate(0)
         with full_disk.naming(path):
-            lock.write(json.dumps(asdict(Proc.of("sweep", os.getpid()))).encode())
+            claimed.write(json.dumps(asdict(Proc.of("sweep", os.getpid()))).encode())
         try:
             yield
         finally:
-            lock.truncate(0)
+            claimed.truncate(0)
 
 
 def claimant(name: str) -> Proc | None:

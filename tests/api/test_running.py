@@ -14,7 +14,7 @@ import pytest
 import fedscale_ext
 from fedscale_ext.cli import main
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs
+from fedscale_ext.driver import jobs, run_lock
 from fedscale_ext.server import records
 from fedscale_ext.tasks.train import Train
 
@@ -208,3 +208,15 @@ def test_runs_that_begin_in_the_same_second_do_not_mix(job_file: Path, monkeypat
     first, second = (fedscale_ext.run(job_file, rounds=1, progress=False, seed=seed) for seed in (1, 2))
     assert [result.path.name for result in (first, second)] == ["1128_132854", "1128_132854_2"]
     assert [result["config"]["seed"] for result in (first, second)] == [1, 2]
+
+
+def test_a_run_that_another_process_writes_is_not_resumed(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    first = fedscale_ext.run(job_file, rounds=1, progress=False, checkpoint_interval=1)
+    before = (first.path / "metrics.jsonl").read_bytes()
+    with jobs.claim("tiny"), run_lock.sole_writer(first.path), pytest.raises(UserError, match="is written by process"):
+        fedscale_ext.run(job_file, rounds=2, progress=False, checkpoint_interval=1, resume=True)
+    assert (first.path / "metrics.jsonl").read_bytes() == before
+    assert fedscale_ext.run(job_file, rounds=2, progress=False, checkpoint_interval=1, resume=True)["rounds"] == 2
