@@ -81,8 +81,12 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
             command = f"fedscale report {shlex.quote(str(job.log_dir))}"
             display.notice(f"job {name} is done, results are in {job.log_dir}; `{command}` draws it")
         else:
-            again = f"resume=True, time_stamp={job.time_stamp!r} among its arguments"
-            display.notice(f"job {name} was stopped; {again} continues it from its last checkpoint")
+            how = (
+                f"resume=True, time_stamp={job.time_stamp!r} among its arguments continues it from its last checkpoint"
+            )
+            if not has_checkpoint(job.log_dir, 0.0 if config.job.resumes else job.started):
+                how = "it has no checkpoint yet: start it anew"
+            display.notice(f"job {name} was stopped; {how}")
         raise
     return load(summary["log_dir"])
 

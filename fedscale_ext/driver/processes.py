@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import psutil
 
@@ -89,6 +89,22 @@ class Interrupt:
     """The driver was asked to stop."""
 
     number: int
+
+
+class ManyProcesses(Protocol):
+    """What a job's processes are heard and ended by: Processes on this machine, cluster.hosts.Hosts on many."""
+
+    inbox: "queue.SimpleQueue[Exit | ProcessEvent | Interrupt]"
+    tails: dict[str, deque[str]]
+
+    def running(self) -> list[str]:
+        """Names of the processes whose Exit was not taken from the inbox yet."""
+
+    def next(self, deadline: float | None) -> Exit | ProcessEvent | Interrupt | None:
+        """The next message, or None when ``deadline`` (monotonic seconds) passes without one."""
+
+    def stop(self) -> None:
+        """End all processes."""
 
 
 class Processes:

@@ -3,23 +3,21 @@
 import os
 import shlex
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, with_values
 from fedscale_ext.driver import jobs, preparation
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, ProcessEvent
+from fedscale_ext.driver.processes import Exit, Interrupt, ManyProcesses, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.run_lock import sole_writer
-from fedscale_ext.driver.supervision import Restarts, has_checkpoint, has_results, resuming
+from fedscale_ext.driver.supervision import Restarts, checkpoints_since, has_checkpoint, has_results, resuming
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.util.token import new_token
 
@@ -121,17 +119,6 @@ def start(
         return code
 
 
-class _Running(Protocol):
-    """What a job's processes are heard and ended by: Processes on this machine, cluster.hosts.Hosts on many."""
-
-    inbox: "SimpleQueue[Exit | ProcessEvent | Interrupt]"
-    tails: dict[str, deque[str]]
-
-    def running(self) -> list[str]: ...
-    def next(self, deadline: float | None) -> Exit | ProcessEvent | Interrupt | None: ...
-    def stop(self) -> None: ...
-
-
 class Run:
     """One job; everything that happens to it arrives in ``processes.next``."""
 
@@ -140,8 +127,9 @@ class Run:
     settings: Sequence[str] = ()  # what the command gives beside the configuration
 
     def __init__(
-        self, job: jobs.Job, processes: _Running, display: Display, restarts: Restarts | None, idle: str | None = None
-    ):
+        self, job: jobs.Job, processes: ManyProcesses, display: Display, restarts: Restarts | None,
+        idle: str | None = None,
+    ):  # fmt: skip
         self.job = job
         self.processes = processes
         self.display = display
@@ -150,6 +138,8 @@ class Run:
         self.ranks: dict[str, list[str]] = {}
         self.begun: set[str] = set()  # names of processes that were started before
         self.ready = False  # the first executor has registered, and the job begins
+        self.returned: set[str] = set()  # those that were started again
+        self.refused: set[str] = set()  # of these, executors that then refused their input
         self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
@@ -208,9 +198,8 @@ class Run:
         if self.failure:
             return self.failure
         if self.processes.running():
-            self.display.notice(f"{', '.join(self.processes.running())} did not leave after the summary and was ended")
-            if AGGREGATOR in self.processes.running():
-                return Outcome("failed", 1, "the aggregator hung after its summary")
+            names = ", ".join(map(self._called, self.processes.running()))
+            self.display.notice(f"{names} did not leave within {_LEAVE_S:g} s of the summary and was ended")
         return Outcome("finished", 0)
 
     def _next_look(self) -> float | None:
@@ -238,7 +227,7 @@ class Run:
         return name
 
     def _has_checkpoint(self) -> bool:
-        return has_checkpoint(self.job.log_dir)
+        return has_checkpoint(self.job.log_dir, checkpoints_since(self.job.argv, self.job.started))
 
     def _can_return(self, gone: Exit) -> bool:
         """Whether a process that has ended can be started where it was."""
@@ -257,6 +246,8 @@ class Run:
                 self.trained = False
                 there = [*self.processes.running(), *(self.restarts.planned() if self.restarts else ())]
                 again += [other for other in self.ranks if other not in (name, *there)]
+            self.returned.update(again)
+            self.refused.difference_update(again)
             for other in again:
                 self._start(other, self.ranks[other])
 
@@ -293,7 +284,7 @@ class Run:
                 self.job.note_round(message.event)
                 self._remember()
                 if self.restarts:
-                    self.restarts.round_finished()
+                    self.restarts.round_finished(message.event["round"])
             elif kind == "executors":
                 for sentence in self.job.note_executors(message.event):
                     if self.failure is None:
@@ -310,13 +301,17 @@ class Run:
     def _note_error(self, message: ProcessEvent) -> None:
         """Bad input ends the job, whoever found it; any other error is told when the process has ended.
 
-        A final one is of a job that starting a process again would not help.
+        A final one is of a job that starting a process again would not help. Input that was good when an executor began
+        is bad for that executor alone, as where it has lost its GPU.
         """
         text = str(message.event.get("message"))
         if message.event.get("final"):
             self._fail(message.name, Outcome("failed", 1, text))
         elif message.event.get("exit_code") != 2:
             self.last_errors[message.name] = text
+        elif message.name != AGGREGATOR and message.name in self.returned and self.job.round is not None:
+            self.last_errors[message.name] = text
+            self.refused.add(message.name)
         elif self.summary is None or message.name == AGGREGATOR:
             self._fail(message.name, Outcome("failed", 2, text))
 
@@ -333,7 +328,8 @@ class Run:
 
     def _lose(self, gone: Exit, outcome: Outcome) -> None:
         """A process that was still needed has ended: start it again, do without it, or end the job."""
-        if self.restarts is not None and self.failure is None and self._can_return(gone):
+        fit = gone.name not in self.refused and self._can_return(gone)
+        if self.restarts is not None and self.failure is None and fit:
             if self.restarts.plan(gone.name):
                 after = self.job.round["round"] if self.job.round else 0
                 self.display.notice(f"{outcome.reason} after round {after}; it is started again")

@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.driver import jobs, processes
+from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.run import start
 from fedscale_ext.util.token import new_token
 
 from .conftest import ROOT, done, heard, processes_of, wait_until
@@ -191,6 +194,17 @@ def test_error_of_an_executor_after_the_summary_is_too_late(fedscale, state, wri
     code, out, err = done(fedscale("driver", "start", write_conf(), FAKE_EXECUTOR="late error"))
     assert code == 0, err
     assert "accuracy  50.0 %" in out
+    assert record(state)["status"] == "finished"
+
+
+def test_a_job_with_a_summary_is_finished_though_its_aggregator_does_not_leave(state, write_conf, monkeypatch, capfd):
+    monkeypatch.setattr("fedscale_ext.driver.run._LEAVE_S", 0.5)
+    monkeypatch.setenv("FAKE_AGGREGATOR", "slow end")
+    display = Display(Console(width=400), Console(stderr=True, width=400))
+    code = start(str(write_conf()), [], display, resume=False, resume_from=None, supervise=False)
+    out, err = capfd.readouterr()
+    assert code == 0 and "accuracy  50.0 %" in out
+    assert "note: aggregator did not leave within 0.5 s of the summary and was ended\n" in err
     assert record(state)["status"] == "finished"
 
 

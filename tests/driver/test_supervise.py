@@ -94,11 +94,48 @@ def test_limits_and_pauses(monkeypatch):
         assert restarts.take() == (["executor 1"] if pauses[-1] else [])
     assert pauses == [0, 0.5, 1, 2, 5, 5, 5, 5, 5, 5]
     assert restarts.plan("executor 2")  # each process has its own count
-    restarts.round_finished()
+    restarts.round_finished(1)
     assert restarts.plan("executor 1")
     assert restarts.planned() == ["executor 2", "executor 1"]
     restarts.cancel()
     assert (restarts.planned(), restarts.next()) == ([], None)
+
+
+def test_rounds_that_are_done_again_are_no_progress():
+    restarts = Restarts()
+    for _ in range(10):
+        assert restarts.plan("aggregator")
+        for number in (11, 12):  # since the checkpoint of round 10
+            restarts.round_finished(number)
+    assert [restarts.plan("aggregator") for _ in range(2)] == [True, False]
+    restarts.round_finished(13)
+    assert restarts.plan("aggregator")
+
+
+def test_the_job_goes_on_without_an_executor_that_refuses_its_input_after_a_restart(
+    fedscale, state, write_conf, tmp_path
+):
+    marker = {"FAKE_MARKER": str(tmp_path / "marker")}
+    process = start(fedscale, write_conf, FAKE_AGGREGATOR="slowly", FAKE_EXECUTOR="lose gpu", **marker)
+    code, _, err = done(process)
+    assert code == 0, err
+    assert "note: executor 2 ended with exit code 3 after round" in err
+    assert "note: executor 2 ended with exit code 2 (cuda:1 is not there); the job goes on without it\n" in err
+    assert record(state)["status"] == "finished"
+
+
+def test_a_run_that_begins_anew_does_not_go_on_from_older_checkpoints(fedscale, state, write_conf, tmp_path):
+    folder = tmp_path / "out" / "logs" / "fake" / "t" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint-000009.safetensors").touch()
+    os.utime(folder / "checkpoint-000009.safetensors", (1.0, 1.0))
+    marker = {"FAKE_MARKER": str(tmp_path / "marker")}
+    code, _, err = done(start(fedscale, write_conf, FAKE_AGGREGATOR="kill once", FAKE_EXECUTOR="stay", **marker))
+    assert code == 0, err
+    assert "--resume=True" not in (state / "jobs/fake/output.log").read_text()
+    conf = write_conf({"time_stamp": "t"})
+    code, _, err = done(fedscale("driver", "start", conf, FAKE_AGGREGATOR="die", FAKE_EXECUTOR="wait"))
+    assert code == 1 and "continue the job" not in err
 
 
 def test_a_half_written_restart_is_passed_over(tmp_path):

@@ -88,3 +88,5 @@ if what != "no summary":
         table=[["accuracy", "50.0 %"], ["rounds", 12]],
         files={"plot": "/tmp/plot.png", "tensorboard": "/tmp/a b"},
     )
+if what == "slow end":  # as an upload
+    time.sleep(600)

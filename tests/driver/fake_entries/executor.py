@@ -19,6 +19,13 @@ if what == "die" and rank == "--this_rank=2":
 if what == "die once" and rank == "--this_rank=2" and not Path(os.environ["FAKE_MARKER"]).exists():
     Path(os.environ["FAKE_MARKER"]).touch()
     sys.exit(3)
+if what == "lose gpu" and rank == "--this_rank=2":
+    if not Path(os.environ["FAKE_MARKER"]).exists():
+        Path(os.environ["FAKE_MARKER"]).touch()
+        time.sleep(0.3)
+        sys.exit(3)
+    print(json.dumps({"event": "error", "message": "cuda:1 is not there", "exit_code": 2}), flush=True)
+    sys.exit(2)
 if what == "bad input":
     print(json.dumps({"event": "error", "message": "no data at nowhere; make some", "exit_code": 2}), flush=True)
     print("error: no data at nowhere; make some", file=sys.stderr)
@@ -27,7 +34,7 @@ if what == "late error":  # the aggregator is gone, as it should be
     time.sleep(0.7)
     print(json.dumps({"event": "error", "message": "the aggregator does not answer", "exit_code": 1}), flush=True)
     sys.exit(1)
-while what in ("stay", "die once") and not Path(os.environ["FAKE_MARKER"]).with_suffix(".trained").exists():
+while what in ("stay", "die once", "lose gpu") and not Path(os.environ["FAKE_MARKER"]).with_suffix(".trained").exists():
     time.sleep(0.02)
 if what in ("wait", "die"):
     time.sleep(600)
