@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 import psutil
 
-_SAME_PROCESS_S = 2.0  # create times of one process differ by this much at most, if the clock was set
+_SAME_PROCESS_S = 2.0  # create times of one process differ by less, unless the clock was set
 _TAIL_LINES = 15
 _LAST_LINES_S = 2.0  # wait for the output of a process that has ended
 TERM_S, _KILL_S = 3.0, 1.5  # together under the 5 s in which Ctrl-C stops a job
@@ -23,17 +24,22 @@ TERM_S, _KILL_S = 3.0, 1.5  # together under the 5 s in which Ctrl-C stops a job
 
 @dataclass(frozen=True)
 class Proc:
-    """A process that cannot be mistaken for a later one with the same number."""
+    """A process that cannot be mistaken for a later one with the same number.
+
+    ``created`` is in seconds since 1970, which move when the clock is set; ``born`` names the moment without a clock,
+    where the system tells it.
+    """
 
     name: str
     pid: int
     created: float
+    born: str | None = None
 
     @classmethod
     def of(cls, name: str, pid: int) -> "Proc":
         """The running process ``pid``; one that is gone already gets a create time that matches nothing."""
         try:
-            return cls(name, pid, psutil.Process(pid).create_time())
+            return cls(name, pid, psutil.Process(pid).create_time(), _born(pid))
         except psutil.NoSuchProcess:
             return cls(name, pid, 0.0)
 
@@ -41,10 +47,24 @@ class Proc:
         """The process, if it still runs and is the one that was meant."""
         try:
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.created) < _SAME_PROCESS_S:
+            if self._is(process):
                 return None if process.status() == psutil.STATUS_ZOMBIE else process
         except psutil.NoSuchProcess:
             pass
+        return None
+
+    def _is(self, process: psutil.Process) -> bool:
+        if self.born is not None:
+            return self.born == _born(self.pid)
+        return abs(process.create_time() - self.created) < _SAME_PROCESS_S
+
+
+def _born(pid: int) -> str | None:
+    """Which start of the system a process is of, and how many ticks after it began; None where /proc does not tell."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19]  # the 22nd; ")" ends the name
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {int(ticks)}"
+    except (OSError, IndexError, ValueError):
         return None
 
 

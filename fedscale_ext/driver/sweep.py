@@ -144,7 +144,7 @@ class _Run:
             if state.status == "finished" and (digest := runs.data_digest(Path(sweep.runs[name]))) is not None:
                 self.data.fault(name, digest)
         self.started: dict[str, float] = {}
-        self.recorded: dict[str, float] = {}  # when a job's record says that it started, before this sweep did
+        self.recorded: dict[str, float] = {}  # what jobs' records said of their start: another time is of this one
 
     def run(self, waiting: Sequence[Point], slots: JobSlots) -> bool:
         """Run them all, as far as there are ``slots`` at once; whether it was stopped."""
@@ -186,8 +186,8 @@ class _Run:
             return
         last, before = jobs.read(point.name), self.sweep.runs.get(point.name)
         again = before is not None and self._can_go_on(Path(before), last)
-        if not again:
-            self._begin_run(point.name)
+        if not again and not self._begin_run(point.name):
+            return
         self.recorded[point.name] = last.started if last else 0.0
         # of jobs in turn on other machines, each may have the port that is open there
         overrides = sweep_plan.overrides_of(point, self.sweep.overrides, any_port=self.way.here or self._slots.most > 1)
@@ -225,12 +225,19 @@ class _Run:
             return False
         return last.has_written_checkpoint(self.configs[last.name].job.checkpoint_interval)
 
-    def _begin_run(self, name: str) -> None:
-        """Give a job a new run, and remember it as the sweep's."""
-        config = self.configs[name]
+    def _begin_run(self, name: str) -> bool:
+        """Give a job a new run, and remember it as the sweep's; a job whose run cannot be remembered fails."""
+        config, before = self.configs[name], dict(self.sweep.runs)
         log_path = str(Path(config.fedscale.log_path).absolute())
         self.sweep.runs[name] = str(runs.run_folder(log_path, name, runs.new_stamp(config)))
-        sweeps.write(self.sweep)
+        try:
+            sweeps.write(self.sweep)
+            return True
+        except OSError as error:
+            self.sweep.runs.clear()
+            self.sweep.runs.update(before)
+            self._fail(name, f"{error.filename} cannot be written ({error.strerror}); continue the sweep with --resume")
+            return False
 
     def _look(self) -> None:
         """How far the running jobs are, from what their drivers remember; a job on exchanged data is ended."""
@@ -243,7 +250,7 @@ class _Run:
         """Take over what a job's record says of this run; why it failed, if it says so."""
         with suppress(UserError):  # a record that is damaged is no reason to stop the others
             job, state = jobs.read(name), self.states[name]
-            if job is not None and job.started > self.recorded[name]:
+            if job is not None and job.started != self.recorded[name]:
                 state.notices = job.notices
                 state.round = int(job.round["round"]) if job.round else state.round
                 state.accuracy = job.accuracy if job.accuracy is not None else state.accuracy
@@ -275,7 +282,7 @@ class _Run:
         """Whether a job's record says that it finished, in this sweep."""
         with suppress(UserError):
             job = jobs.read(name)
-            return job is not None and job.started > self.recorded[name] and job.status == "finished"
+            return job is not None and job.started != self.recorded[name] and job.status == "finished"
         return False
 
     def _changed_files(self, name: str, digests: FileDigests) -> str | None:
@@ -295,7 +302,8 @@ class _Run:
     def _disown(self, name: str, reason: str) -> None:
         """Fail a job that had other files or data; its run is not the sweep's, and --resume starts it anew."""
         self.sweep.runs.pop(name)
-        sweeps.write(self.sweep)
+        with suppress(OSError):  # a later job's run may not fit either, and says so
+            sweeps.write(self.sweep)
         self._fail(name, reason)
 
     def _fail(self, name: str, reason: str) -> None:

@@ -243,8 +243,8 @@ def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Re
 
 
 def refuse_running(points: Sequence[Point]) -> None:
-    """Refuse a sweep while one of its jobs is running."""
+    """Refuse a sweep while one of its jobs is running, which the lock of its name tells, as each job's start does."""
     for point in points:
-        last = jobs.read(point.name)
-        if last is not None and last.state() == "running":
-            raise UserError(f"job {point.name} is running; stop it with `fedscale driver stop {point.name}`")
+        if jobs.read(point.name) is not None:
+            with jobs.claim(point.name):
+                pass

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import platform
 import subprocess
@@ -160,6 +161,24 @@ def test_reused_process_number_is_never_signalled(state, sleeper, call):
     code, out, _ = call("driver", "stop", "fake")
     assert (code, out) == (0, "job fake is not running; it failed\n")
     assert sleeper.poll() is None
+
+
+def test_a_process_is_known_after_the_clock_was_set(state, sleeper, monkeypatch):
+    jobs.write(job(Proc.of("driver", sleeper.pid)))
+    created = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + 3600)
+    assert jobs.find("fake").state() == "running"
+    assert not Proc("driver", sleeper.pid, created(psutil.Process(sleeper.pid)), "another-boot 5").running()
+    assert jobs.stop(jobs.find("fake"))
+    assert sleeper.wait(5) < 0
+
+
+def test_a_record_of_an_earlier_release_knows_its_process(state, sleeper):
+    record = job(Proc.of("driver", sleeper.pid))
+    data = dataclasses.asdict(record)
+    del data["driver"]["born"]
+    jobs.folder("fake").joinpath("job.json").write_text(json.dumps(data))
+    assert jobs.find("fake").state() == "running" and jobs.find("fake").driver.born is None
 
 
 def test_children_that_outlived_their_driver_are_stopped(state, sleeper):

@@ -1,9 +1,11 @@
 """Sweeps with fake processes: started, in turn or side by side, with jobs that fail, and stopped."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -147,6 +149,32 @@ def test_a_job_that_fails_fails_alone(fedscale, state, write_conf, tmp_path):
     assert err.startswith(f"{NOTE}fake-s0: failed aggregator ended with exit code 1; all output is in")
     assert "fake-s1: finished" in out and "fake  1 of 2" in out
     assert (job("fake-s0").status, job("fake-s1").status) == ("failed", "finished")
+
+
+def test_a_job_whose_run_a_full_disk_does_not_take_fails_alone(state, write_conf, monkeypatch, capfd):
+    full, write = [False, False, True, False], sweeps.write  # the sweep, and its three jobs
+
+    def refuse_one(record):
+        if full.pop(0):
+            raise OSError(errno.EDQUOT, "Disk quota exceeded", "fake-sweep.json")
+        write(record)
+
+    monkeypatch.setattr(sweeps, "write", refuse_one)
+    code = sweep.start(str(write_conf()), [], console(), console(stderr=True), seeds="0-2", grid=[], at_once=2,
+                       resume=False, supervise=False)  # fmt: skip
+    out, err = capfd.readouterr()
+    assert code == 1 and "fake  2 of 3" in out
+    sentence = (
+        "fake-s1: failed fake-sweep.json cannot be written (Disk quota exceeded); continue the sweep with --resume"
+    )
+    assert sentence in err
+    assert set(sweeps.read("fake-sweep").runs) == {"fake-s0", "fake-s2"}
+
+
+def test_a_job_counts_though_its_earlier_record_is_of_a_later_time(fedscale, state, write_conf):
+    jobs.write(jobs.Job("fake-s0", "", "/tmp", "t", [], Proc("driver", 0, 0.0), started=time.time() + 3600))
+    code, out, _ = run(fedscale, write_conf(), "--seeds", "0")
+    assert code == 0 and "fake  1 of 1    50.00" in out
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["without a record", "with the record of an earlier one"])

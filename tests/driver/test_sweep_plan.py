@@ -3,7 +3,8 @@
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import sweep_plan
+from fedscale_ext.driver import jobs, sweep_plan
+from fedscale_ext.driver.processes import Proc
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("7", [7]), ("1, 5,2-3", [1, 5, 2, 3])])
@@ -126,3 +127,11 @@ def test_jobs_that_differ_in_what_another_key_of_the_method_switches_off_run_onc
 def test_jobs_that_differ_in_what_two_keys_or_a_number_leave_unread_run_once(write_conf, method, grid, jobs):
     plan = sweep_plan.read_plan(write_conf({"method": method}), [], None, grid)
     assert len(plan.points) == jobs and plan.repeats is not None and not plan.faults
+
+
+def test_a_sweep_waits_for_the_lock_of_a_job_not_for_its_record(state):
+    (point,) = sweep_plan.points("fake", [0], {})
+    jobs.write(jobs.Job(point.name, "", "/tmp", "t", [], Proc("driver", 1, 1.0), host="a node that died"))
+    sweep_plan.refuse_running([point])
+    with jobs.claim(point.name), pytest.raises(UserError, match="job fake-s0 is running; stop it with"):
+        sweep_plan.refuse_running([point])
