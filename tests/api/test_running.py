@@ -220,3 +220,21 @@ def test_a_run_that_another_process_writes_is_not_resumed(
         fedscale_ext.run(job_file, rounds=2, progress=False, checkpoint_interval=1, resume=True)
     assert (first.path / "metrics.jsonl").read_bytes() == before
     assert fedscale_ext.run(job_file, rounds=2, progress=False, checkpoint_interval=1, resume=True)["rounds"] == 2
+
+
+def test_an_interrupt_before_the_first_checkpoint_does_not_offer_those_of_an_earlier_run(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    older = job_file.parent / "logs" / "tiny" / "logs" / "checkpoints" / "checkpoint-000001.safetensors"
+    older.parent.mkdir(parents=True)
+    older.touch()
+    os.utime(older, (1.0, 1.0))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedscale_ext.entry.in_process.run_in_process", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fedscale_ext.run(job_file)
+    assert "note: job tiny was stopped; it has no checkpoint yet: start it anew\n" in capfd.readouterr().err

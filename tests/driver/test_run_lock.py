@@ -1,5 +1,7 @@
 """The folder of a run has one writer, whichever state directory a driver has."""
 
+import errno
+import fcntl
 import os
 import platform
 import signal
@@ -8,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import run_lock
+from fedscale_ext.driver import run_lock, sweeps
+from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.run import start
+from fedscale_ext.driver.tables import console
 
 from .conftest import done, wait_until
 
@@ -40,3 +45,14 @@ def test_a_run_whose_writer_was_killed_is_free(tmp_path: Path) -> None:
 def test_a_folder_that_takes_no_file_keeps_nobody_out(tmp_path: Path) -> None:
     with run_lock.sole_writer(tmp_path / "absent"):
         assert os.listdir(tmp_path) == []
+
+
+def test_jobs_and_sweeps_run_where_no_locks_are(state, write_conf, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    display = Display(console(), console(stderr=True))
+    assert start(str(write_conf()), [], display, resume=False, resume_from=None, supervise=False) == 0
+    with sweeps.claim("fake-sweep"):
+        assert sweeps.claimant("fake-sweep") is not None
