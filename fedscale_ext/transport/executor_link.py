@@ -14,7 +14,7 @@ from fedscale.cloud.channels.channel_context import ClientConnections
 from overrides import overrides
 
 from fedscale_ext.config.job_config import JobConfig
-from fedscale_ext.core.errors import JobFailed
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport import endpoint
 from fedscale_ext.transport.signed_grpc import SignedChannel
 from fedscale_ext.transport.signing import Signer
@@ -126,13 +126,14 @@ class Link:
     def open(self) -> None:
         """Register, waiting for an aggregator that is still starting, and show signs of life from then on.
 
-        JobFailed where another process in place of this one would be refused, too. A process that is refused only later
-        has met an aggregator of newer code; if it is started anew, it may have that code as well.
+        UserError where another process in place of this one would be refused, too: the job goes on without it where it
+        can. A process that is refused only later has met an aggregator of newer code; if it is started anew, it may
+        have that code as well.
         """
         try:
             self._register(self._job.register_timeout_s)
         except _ForGood as error:
-            raise JobFailed(str(error)) from None
+            raise UserError(str(error)) from None
         self._life.start()
 
     def ping(self) -> Any:

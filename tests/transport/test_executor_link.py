@@ -12,7 +12,7 @@ from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
 
 from fedscale_ext.config.job_config import JobConfig, load_config
-from fedscale_ext.core.errors import JobFailed
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport import executor_link as link
 from fedscale_ext.transport.executor_link import ALIVE, Link
 
@@ -116,8 +116,10 @@ def test_a_refusal_is_final(config: JobConfig, code: str) -> None:
     assert len(stub.calls) == 2
 
 
-def test_who_starts_with_other_code_fails_for_good_and_who_had_begun_before_may_start_again(config: JobConfig) -> None:
-    with pytest.raises(JobFailed, match="refused this executor: in so many words"):
+def test_who_starts_with_other_code_is_refused_and_who_had_begun_before_may_start_again(
+    config: JobConfig,
+) -> None:
+    with pytest.raises(UserError, match="refused this executor: in so many words"):
         linked(config, Stub(lambda name, request: link.FINAL)).open()
     unknown = grpc.StatusCode.FAILED_PRECONDITION
     stub = Stub(lambda name, request: link.FINAL if name == "CLIENT_REGISTER" else unknown)
