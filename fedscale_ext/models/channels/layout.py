@@ -71,13 +71,16 @@ def _whole_where_longer(dims: Dims, node: Node) -> Dims:
 class Graph:
     """The channels of a network.
 
-    ``tensors`` are those of its state, by name, with the channels along each axis; ``roles`` are the axes' roles.
+    ``tensors`` are those of its state, by name, with the channels along each axis; ``roles`` are the axes' roles. All
+    names of one tensor (tied weights) share them: torch.export follows it under one of its names.
     """
 
     def __init__(self, module: nn.Module) -> None:
         state = module.state_dict(keep_vars=True)
-        self.tensors: dict[str, list[Dim | None]] = {name: [None] * tensor.dim() for name, tensor in state.items()}
-        self.roles = {name: ["out"] * tensor.dim() for name, tensor in state.items()}
+        dims: dict[int, list[Dim | None]] = {id(tensor): [None] * tensor.dim() for tensor in state.values()}
+        roles = {id(tensor): ["out"] * tensor.dim() for tensor in state.values()}
+        self.tensors = {name: dims[id(tensor)] for name, tensor in state.items()}
+        self.roles = {name: roles[id(tensor)] for name, tensor in state.items()}
         self._state: dict[Any, str] = {}  # nodes that are tensors of the state
         self._values: dict[Any, Dims] = {}
 

@@ -1,39 +1,44 @@
 """A network with fewer channels, made in place from the network as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from fedscale_ext.core.model_spec import Layout
+from fedscale_ext.core.model_spec import Axis, Layout
 
 
 def narrow(module: nn.Module, layout: Layout, widths: Mapping[str, int]) -> None:
     """Leave the leading channels of each group in a network's tensors, and note the new sizes in its layers.
 
+    A tensor that has several names (tied weights) stays one.
+
     Args:
         module: The network, changed in place.
-        layout: Axes of its tensors.
+        layout: Axes of its tensors, the same ones for all names of a tensor.
         widths: Number of channels by group; groups not named stay whole.
 
     """
-    for name, part in module.named_modules(remove_duplicate=False):
+    cut: dict[int, tuple[Tensor, Tensor]] = {}  # by id, which is a tensor's for as long as that is referred to
+    for name, part in module.named_modules():
         prefix = f"{name}." if name else ""
         for tensors in (part._parameters, part._buffers):
             for tensor_name, tensor in tensors.items():
                 axes = layout.get(prefix + tensor_name)
                 if tensor is None or axes is None:
                     continue
-                slices = tuple(
-                    slice(widths[axis.group] * axis.repeat)
-                    if axis is not None and axis.group in widths
-                    else slice(None)
-                    for axis in axes
-                )
-                short = tensor.detach()[slices].clone()
-                tensors[tensor_name] = (
-                    nn.Parameter(short, tensor.requires_grad) if tensors is part._parameters else short
-                )
+                if id(tensor) not in cut:
+                    cut[id(tensor)] = tensor, _cut(tensor, axes, widths)
+                tensors[tensor_name] = cut[id(tensor)][1]
         _resize(part)
+
+
+def _cut(tensor: Tensor, axes: Sequence[Axis | None], widths: Mapping[str, int]) -> Tensor:
+    slices = tuple(
+        slice(widths[axis.group] * axis.repeat) if axis is not None and axis.group in widths else slice(None)
+        for axis in axes
+    )
+    short = tensor.detach()[slices].clone()
+    return nn.Parameter(short, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else short
 
 
 def _resize(part: nn.Module) -> None:

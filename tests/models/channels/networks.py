@@ -88,6 +88,27 @@ class Fixed(nn.Module):
         return self.head(functional.adaptive_avg_pool2d(self.conv(x), 2).view(-1, 16))
 
 
+class Tied(nn.Module):
+    """Tensors with several names: two convolutions share a weight, two normalisations a scale, a layer comes twice."""
+
+    def __init__(self, num_classes: int, in_channels: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(in_channels, 4, 3, padding=1)
+        self.one, self.two = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.Conv2d(4, 4, 3, padding=1)
+        self.two.weight = self.one.weight
+        self.inner, self.again = nn.Conv2d(4, 6, 1), nn.Conv2d(6, 6, 1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(6), nn.BatchNorm2d(6)])
+        self.norms[1].weight = self.norms[0].weight
+        self.third = self.again
+        self.head = nn.Linear(6, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = self.two(self.one(torch.cat([x, x], 1)[:, :4]).relu())  # torch.cat fixes the trunk's channels
+        x = self.norms[1](self.again(self.norms[0](self.inner(x)).relu()))
+        return self.head(self.third(x.relu()).mean((2, 3)))
+
+
 class TenClasses(nn.Module):
     """Its number of classes cannot be set."""
 

@@ -11,7 +11,8 @@ from fedscale_ext.models import registry
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
-from fedscale_ext.submodels import narrowed
+from fedscale_ext.submodels import count_mean, extract, narrowed, window
+from fedscale_ext.submodels.coverage import coverage
 from tests.models.channels.networks import Net
 
 HERE = "tests.models.channels.networks"
@@ -50,6 +51,23 @@ def test_equal_seeds_give_equal_states_and_a_narrower_one_has_the_leading_channe
     assert torch.equal(part["inner.weight"], whole["inner.weight"][:4, :2])
     module = models.build(narrowed(spec, 0.5))
     assert (module.depthwise.groups, module.norm.num_features, module.head.in_features) == (4, 4, 3)
+
+
+def test_tied_weights_stay_tied_in_a_narrower_network_and_after_a_mean() -> None:
+    spec = spec_of(f"{HERE}:Tied")
+    part, layout, leading = narrowed(spec, 0.5), models.layout(spec), window(spec, 0.5)
+    assert models.group_widths(part) == {"input": 1, "inner": 3, "classes": 3}
+    assert registry.parameter_names(part) == registry.parameter_names(spec)
+    assert models.cost(part).parameters < models.cost(spec).parameters
+    start, module = models.initial_state(spec, 1), models.build(part).train()
+    module.load_state_dict(extract(start, layout, leading))
+    module(torch.randn(4, 1, 8, 8)).logsumexp(1).sum().backward()
+    torch.optim.SGD(module.parameters(), 0.1).step()
+    mean = count_mean(start, [(start, None, 1.0), (module.state_dict(), coverage(layout, leading), 1.0)])
+    assert not torch.equal(mean["one.weight"], start["one.weight"])
+    for one, other in [("one.", "two."), ("norms.0.", "norms.1."), ("again.", "third.")]:
+        assert layout[one + "weight"] == layout[other + "weight"]
+        assert torch.equal(mean[one + "weight"], mean[other + "weight"])
 
 
 @pytest.mark.parametrize(("model", "form"), [(f"{HERE}:Net", Stacked), ("torchvision:shufflenet_v2_x0_5", Mapped)])

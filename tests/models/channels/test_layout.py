@@ -24,6 +24,7 @@ FOREIGN = {
     "torchvision:shufflenet_v2_x0_5": (3, 64, 64),
     "timm:mobilenetv3_small_050": (3, 32, 32),
     "timm:resnext26ts": (3, 32, 32),
+    "tests.models.channels.networks:Tied": (3, 6, 7),
 }
 
 
