@@ -185,7 +185,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def _search(self) -> None:
         """Run stage 2: each tier's model is the best path of its bracket, with the supernet's weights (3.2)."""
-        self.searches.run(self.judges, self._judged)
+        self.searches.run(self.judges, self._judged, self.judges.without_judge)
         whole = self.pool[SUPERNET]
         for tier, result in enumerate(self.searches.results):
             spec = path_of(whole.spec, result["path"])

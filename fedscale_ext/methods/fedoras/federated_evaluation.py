@@ -2,8 +2,8 @@
 
 The public code leaves it unimplemented. Here each generation of a search is sent to ``rounds`` times ``clients`` of
 them, who are drawn without return: the minimal supernet that holds the generation's operators. A client judges the
-paths within its own budget, and a path's score is the mean over all examples that it was judged on. Kendall's tau says
-how well two rankings of the paths agree.
+paths within its own budget whose operators its devices support. A path's score is the mean over all examples that it
+was judged on. Kendall's tau says how well two rankings of the paths agree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.models.supernet.family import Tables
 
 Ops = tuple[tuple[str, ...], ...]
@@ -58,39 +57,62 @@ class EvaluationCall:
         return self.bytes * len(self.clients)
 
 
-def call(
-    tables: Tables, paths: Sequence[Sequence[str]], budgets: np.ndarray, clients: int, rng: np.random.Generator
-) -> EvaluationCall:
-    """Draw the clients that judge a generation.
-
-    One of them affords the dearest path, so that each path has a score.
+def check_afforded(macs: np.ndarray, budgets: np.ndarray) -> None:
+    """Raise UserError if no client affords the dearest path.
 
     Args:
-        tables: Costs of the operators.
-        paths: Paths of the generation.
+        macs: MACs per sample of the paths, float64 [paths].
         budgets: MACs per sample, float64 [all clients]; below 0 for a client without validation data.
-        clients: How many are drawn from those that afford a path; all where these are fewer.
-        rng: Draws them.
-
-    Returns:
-        The call.
-
-    Raises:
-        UserError: No client affords the dearest path.
 
     """
-    macs = path_macs(tables, np.array([tables.indices(path) for path in paths]))
-    able, strong = np.flatnonzero(budgets >= macs.min()), np.flatnonzero(budgets >= macs.max())
-    if not len(strong):
+    if budgets.max() < macs.max():
         raise UserError(
             f"no client with validation data affords a path of {macs.max() / 1e6:.6g} MMACs, so that nobody can judge "
             "it; lower the bracket of its tier, or search centrally"
         )
-    drawn = rng.permutation(able)[:clients]
-    if not np.isin(drawn, strong).any():
-        drawn[-1] = rng.choice(strong)
-    ops = minimal_supernet(tables.ops, paths)
-    return EvaluationCall(ops, supernet_bytes(tables, ops), drawn + 1, macs <= budgets[drawn][:, None])
+
+
+def call(
+    tables: Tables, paths: Sequence[Sequence[str]], able: np.ndarray, clients: int, rng: np.random.Generator
+) -> EvaluationCall:
+    """Draw the clients that judge a generation.
+
+    Each path that somebody can judge has a judge. Where that many clients cannot judge them all, more are drawn.
+
+    Args:
+        tables: Costs of the operators.
+        paths: Paths of the generation.
+        able: Whether a client can judge a path, bool [all clients, paths]; somebody can judge one.
+        clients: How many are drawn from those that can judge a path; all where these are fewer.
+        rng: Draws them.
+
+    Returns:
+        The call. Its supernet has the operators of the paths that somebody can judge.
+
+    """
+    drawn = rng.permutation(np.flatnonzero(able.any(1)))[:clients]
+    missing = able.any(0) & ~able[drawn].any(0)
+    while missing.any():
+        judged = (able & missing).sum(1)
+        client = rng.choice(np.flatnonzero(judged == judged.max()))
+        drawn = _without_spare(np.append(drawn, client), able, clients)
+        missing &= ~able[client]
+    ops = minimal_supernet(tables.ops, [paths[index] for index in np.flatnonzero(able.any(0)).tolist()])
+    return EvaluationCall(ops, supernet_bytes(tables, ops), drawn + 1, able[drawn])
+
+
+def _without_spare(drawn: np.ndarray, able: np.ndarray, clients: int) -> np.ndarray:
+    """Leave out the last client whose paths all have other judges, until ``clients`` are left or all are needed.
+
+    Indices, int64 [clients].
+    """
+    while len(drawn) > clients:
+        judges = able[drawn]
+        spare = np.flatnonzero((~judges | (judges.sum(0) > 1)).all(1))
+        if not len(spare):
+            break
+        drawn = np.delete(drawn, spare[-1])
+    return drawn
 
 
 def mean_scores(sums: np.ndarray, examples: np.ndarray) -> np.ndarray:

@@ -16,7 +16,13 @@ from fedscale_ext.core.local_steps import trained_on
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras import judging
-from fedscale_ext.methods.fedoras.federated_evaluation import EvaluationCall, agreement_by_rounds, call, mean_scores
+from fedscale_ext.methods.fedoras.federated_evaluation import (
+    EvaluationCall,
+    agreement_by_rounds,
+    call,
+    check_afforded,
+    mean_scores,
+)
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, SupernetTraining
@@ -40,7 +46,8 @@ class Judges:
     ``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging. ``generations``:
     JSON of each generation that clients judged: what they were sent and, with ``compare_rankings``, how their ranking
     agrees after each round of them with the server's on all validation samples (``tau``), and with that on the samples
-    of all clients who can judge (``tau_able``).
+    of all clients who can judge (``tau_able``). ``unjudged`` is the number of paths that nobody can judge, where there
+    are any.
     """
 
     def __init__(self, job: "FedorASAggregator", training: SupernetTraining) -> None:
@@ -60,6 +67,10 @@ class Judges:
         if self._params.evaluation == "central":
             return self._central(paths)
         return self._federated(tier, generation, paths)
+
+    def without_judge(self, tier: int) -> int:
+        """Return how many of a tier's paths nobody could judge."""
+        return sum(row.get("unjudged", 0) for row in self.generations if row["tier"] == tier + 1)
 
     def _count(self, paths: list[Path]) -> None:
         """Count a central judgement as the server's work, though executors do it."""
@@ -97,9 +108,23 @@ class Judges:
         affords = np.array([each.budget for each in training.tiers])[training.tier_of]
         budgets = np.where(job.eligible & (self.held_out > 0), affords, -1.0)
         number = self._params.evaluation_rounds * job.args.num_participants
-        rng = stream(job.seed, "judges", tier, generation)
-        drawn = call(training.costs[tier], paths, budgets, number, rng)
-        judges = drawn.judges & self._supported(drawn.clients, paths)
+        costs = training.costs[tier]
+        macs = path_macs(costs, np.array([costs.indices(path) for path in paths]))
+        check_afforded(macs, budgets)
+        able = (macs <= budgets[:, None]) & self._supported(paths)
+        unjudged = int((~able.any(0)).sum())
+        if unjudged:
+            job.notice(
+                f"search of tier {tier + 1}, generation {generation}: nobody can judge {unjudged} of {len(paths)} "
+                "paths, as no client with validation data affords them and has their operators"
+            )
+        if unjudged == len(paths):
+            taus: dict[str, Any] = {"tau": [], "tau_able": []} if self._params.compare_rankings else {}
+            self.generations.append({"tier": tier + 1, "generation": generation, "paths": unjudged, "clients": 0,
+                                     "supernet_mb": 0.0, "sent_mb": 0.0, "unjudged": unjudged, **taus})  # fmt: skip
+            return np.full(unjudged, np.nan)
+        drawn = call(costs, paths, able, number, stream(job.seed, "judges", tier, generation))
+        judges = drawn.judges
         model = job.pool.add_part(_MINIMAL, SUPERNET, restricted(training.spec, drawn.ops), {}, transient=True)
         try:
             sums, examples = self._by_clients(model.key, paths, drawn.clients, judges)
@@ -110,11 +135,11 @@ class Judges:
         size, clients = model.cost.bytes / 1e6, len(drawn.clients)
         row: dict[str, Any] = {"tier": tier + 1, "generation": generation, "paths": len(paths), "clients": clients,
                                "supernet_mb": size, "sent_mb": size * clients}  # fmt: skip
+        if unjudged:
+            row["unjudged"] = unjudged
         if self._params.compare_rankings:
-            macs = path_macs(training.costs[tier], np.array([training.costs[tier].indices(path) for path in paths]))
-            able = np.flatnonzero(budgets >= macs.min()) + 1
-            all_able = (macs <= budgets[able - 1][:, None]) & self._supported(able, paths)
-            theirs = mean_scores(*self._by_clients(SUPERNET, paths, able, all_able))
+            everyone = np.flatnonzero(able.any(1))
+            theirs = mean_scores(*self._by_clients(SUPERNET, paths, everyone + 1, able[everyone]))
             for name, ranking in (("tau", self._central(paths)), ("tau_able", theirs)):
                 agreement = agreement_by_rounds(sums, examples, ranking, job.args.num_participants)
                 row[name] = [tau if isfinite(tau) else None for tau in agreement]
@@ -147,11 +172,11 @@ class Judges:
         examples = np.where(np.isfinite(figures).all(-1), counts, 0).astype(np.float64)
         return np.where(examples > 0, self._score(figures), 0.0), examples
 
-    def _supported(self, clients: np.ndarray, paths: list[Path]) -> np.ndarray:
-        """Whether a client's devices have all operators of a path, bool [clients, paths]."""
+    def _supported(self, paths: list[Path]) -> np.ndarray:
+        """Whether a client's devices have all operators of a path, bool [all clients, paths]."""
         columns = np.array([self._training.macs.indices(path) for path in paths])
         able = [np.isfinite(path_macs(costs, columns)) for costs in self._training.costs]
-        return np.array(able)[self._training.tier_of[clients - 1]]
+        return np.array(able)[self._training.tier_of]
 
     def _answers(self, requests: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
         """Answers of each unit, float64 [sets, paths, 3]; NaN where there is no usable one."""

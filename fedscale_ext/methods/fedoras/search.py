@@ -126,14 +126,28 @@ class PathSearch:
         )
         self._catch_up()
 
-    def best(self) -> JudgedPath:
-        """The judged path of the greatest score, of equal ones the cheapest."""
+    def best(self, without_judge: int = 0) -> JudgedPath:
+        """The judged path of the greatest score, of equal ones the cheapest.
+
+        Args:
+            without_judge: How many of the paths nobody could judge.
+
+        Raises:
+            UserError: No path has a finite score.
+
+        """
         known = [judged for judged in self.judged.values() if isfinite(judged.score)]
+        if not known and without_judge == len(self.judged):
+            raise UserError(
+                f"nobody can judge any of the {without_judge} paths that were tried for the tier that takes "
+                f"{self.bracket}, as no client with validation data affords one and has its operators; shorten "
+                "fedoras.unsupported, raise fedoras.val_ratio, or set fedoras.evaluation: central"
+            )
         if not known:
             raise UserError(
-                f"none of the {len(self.judged)} paths that were judged for the tier that takes {self.bracket} has a "
-                "finite score: the supernet has not learned anything; train it for more rounds or with a lower "
-                "learning rate"
+                f"none of the {len(self.judged) - without_judge} paths that were judged for the tier that takes "
+                f"{self.bracket} has a finite score: the supernet has not learned anything; train it for more rounds "
+                "or with a lower learning rate"
             )
         return min(known, key=lambda judged: (-judged.score, judged.macs))
 

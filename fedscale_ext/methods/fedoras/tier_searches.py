@@ -33,13 +33,20 @@ class TierSearches:
         self._present: dict[str, Any] | None = None
         self.results: list[dict[str, Any]] = []
 
-    def run(self, judge: Judge, after_generation: Callable[[int, PathSearch], None]) -> None:
+    def run(
+        self, judge: Judge, after_generation: Callable[[int, PathSearch], None],
+        without_judge: Callable[[int], int] = lambda tier: 0,
+    ) -> None:  # fmt: skip
         """Search for the tiers that have no result yet (section 3.2).
 
         Args:
             judge: Scores the paths of a tier's generation, the greater the better.
             after_generation: Called with the tier and its search after each judged generation. :meth:`state` then
                 has its scores.
+            without_judge: Returns how many paths of a tier nobody could judge.
+
+        Raises:
+            UserError: No path of a tier has a finite score.
 
         """
         for tier in range(len(self.results), len(self._costs)):
@@ -53,7 +60,7 @@ class TierSearches:
                 search.tell(judge(tier, search.generation, paths))
                 self._present = search.state()
                 after_generation(tier, search)
-            self.results.append(_result(search))
+            self.results.append(_result(search, without_judge(tier)))
             self._present = None
 
     def state(self) -> dict[str, Any]:
@@ -69,8 +76,8 @@ class TierSearches:
             self._scores.update((tuple(path), nan if score is None else score) for path, score in scores)
 
 
-def _result(search: PathSearch) -> dict[str, Any]:
-    best = search.best()
+def _result(search: PathSearch, without_judge: int) -> dict[str, Any]:
+    best = search.best(without_judge)
     return {
         "path": list(best.path),
         "macs": best.macs,

@@ -11,6 +11,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.federated_evaluation import (
     agreement_by_rounds,
     call,
+    check_afforded,
     kendall_tau,
     mean_scores,
     minimal_supernet,
@@ -40,21 +41,42 @@ def test_clients_judge_within_their_budgets_and_every_path_is_judged(seed: int, 
     budgets = rng.uniform(0.0, macs.max(), 10)
     budgets[seed % 10] = macs.max()  # one client affords everything
     budgets[(seed + 1) % 10] = -1.0  # one has no validation data
-    drawn = call(tables, paths, budgets, clients, stream(seed))
+    able = macs <= budgets[:, None]
+    drawn = call(tables, paths, able, clients, stream(seed))
+    rng = stream(seed)  # one who affords all is drawn in the place of the last
+    expected = rng.permutation(np.flatnonzero(budgets >= macs.min()))[:clients]
+    if budgets[expected].max() < macs.max():
+        expected[-1] = rng.choice(np.flatnonzero(budgets >= macs.max()))
+    assert drawn.clients.tolist() == (expected + 1).tolist()
     assert len(set(drawn.clients.tolist())) == len(drawn.clients) == min(clients, (budgets >= macs.min()).sum())
     assert (drawn.judges == (macs <= budgets[drawn.clients - 1][:, None])).all()
     assert drawn.judges.any(0).all()
     assert drawn.judges.any(1).all()
     assert drawn.bytes_sent == len(drawn.clients) * supernet_bytes(tables, drawn.ops)
-    again = call(tables, paths, budgets, clients, stream(seed))
+    again = call(tables, paths, able, clients, stream(seed))
     assert again.clients.tolist() == drawn.clients.tolist()
 
 
+@given(st.integers(0, 60), st.integers(1, 12), st.floats(0.02, 0.6))
+def test_every_path_that_somebody_can_judge_is_judged(seed: int, clients: int, share: float) -> None:
+    tables, rng = drawn_table(4, 5), np.random.default_rng(seed)
+    paths = [tables.path(columns) for columns in rng.permutation(every_path(tables))[:20]]
+    able = rng.random((30, 20)) < share
+    able[seed % 30, seed % 20] = True
+    drawn = call(tables, paths, able, clients, stream(seed))
+    assert (drawn.judges == able[drawn.clients - 1]).all() and drawn.judges.any(1).all()
+    assert (drawn.judges.any(0) == able.any(0)).all()
+    assert len(set(drawn.clients.tolist())) == len(drawn.clients) >= min(clients, able.any(1).sum())
+    if len(drawn.clients) > clients:  # nobody's paths have all other judges
+        assert all((able[np.delete(drawn.clients, index) - 1].sum(0) == 0)[able.any(0)].any()
+                   for index in range(len(drawn.clients)))  # fmt: skip
+    assert drawn.ops == minimal_supernet(tables.ops, [path for path, by in zip(paths, able.any(0), strict=True) if by])
+
+
 def test_nobody_affords_a_path() -> None:
-    tables = drawn_table(2, 3)
-    paths = [tables.path(columns) for columns in every_path(tables)]
-    with pytest.raises(UserError, match="no client with validation data affords a path of"):
-        call(tables, paths, np.array([15.0, -1.0]), 2, stream(1))
+    check_afforded(np.array([5.0, 15.0]), np.array([15.0, -1.0]))
+    with pytest.raises(UserError, match=r"no client with validation data affords a path of 1\.6e-05 MMACs"):
+        check_afforded(np.array([5.0, 16.0]), np.array([15.0, -1.0]))
 
 
 def test_scores_are_means_over_examples() -> None:

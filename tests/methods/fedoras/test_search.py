@@ -340,3 +340,13 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
 
 def test_scores_that_are_not_numbers_are_on_no_front() -> None:
     assert pareto(np.array([1.0, 2.0, 3.0]), np.array([np.nan, 1.0, np.nan])) == [1]
+
+
+def test_a_search_without_a_score_says_whether_anybody_could_judge() -> None:
+    search = searched()
+    with pytest.raises(UserError, match=r"none of the 240 paths that were judged .* has not learned anything"):
+        run(search, lambda paths: [float("nan")] * len(paths))
+    with pytest.raises(UserError, match=r"nobody can judge any of the 240 paths .*; shorten fedoras.unsupported"):
+        search.best(240)
+    with pytest.raises(UserError, match="none of the 200 paths"):
+        search.best(40)

@@ -190,6 +190,28 @@ def test_clients_judge_the_paths_that_they_can_run(fedoras: Any) -> None:
     assert np.array_equal(scores, judges(0, 1, PATHS))
 
 
+def test_a_path_has_a_judge_unless_nobody_has_its_operators(fedoras: Any) -> None:
+    """Tier 1 is clients 1 to 3, of whom one is drawn where anyone may be."""
+    paths = [("identity", "dsconv3", "conv1"), ("conv1", "conv1", "identity")]
+    aggregator = fedoras(evaluation="federated", evaluation_rounds=1, unsupported=[[], ["dsconv3"]], val_ratio=0.2)
+    aggregator.args.num_participants = 1
+    executors, judges = Executors(aggregator), aggregator.judges
+    for generation in range(1, 9):
+        judges(0, generation, paths)
+        assert all(np.isfinite(judges(0, generation, paths)))
+    sent = {client for unit in executors.units for client in unit.header["clients"]}
+    judges(0, 9, paths[:1])
+    assert sent and executors.units[-1].header["clients"][0] < 4 and judges.without_judge(0) == 0
+    judges.held_out[:3] = 0
+    scores = judges(0, 10, paths)
+    assert np.isnan(scores[0]) and np.isfinite(scores[1]) and judges.without_judge(0) == 1
+    assert "nobody can judge 1 of 2 paths" in str(aggregator.events[-1]["message"])
+    units, rows = len(executors.units), len(judges.generations)
+    assert np.isnan(judges(0, 11, paths[:1])).all() and len(executors.units) == units
+    assert judges.without_judge(0) == 2 and judges.generations[rows]["clients"] == 0
+    assert all("unjudged" not in row for row in judges.generations[:-2])
+
+
 def path_macs_of(aggregator: Any, path: tuple[str, ...]) -> float:
     costs = aggregator.training.costs[0]
     return float(costs.fixed_macs + sum(costs.macs[layer, column] for layer, column in enumerate(costs.indices(path))))
