@@ -156,7 +156,8 @@ class Narrow:
         self._module, slices = _skeleton(spec, widths)
         self._tensors = {name: tensor[slices[name]] for name, tensor in model.named_parameters()}
         # copies, which training mode may change: a width's statistics are not the whole model's
-        self._tensors |= {name: tensor[slices[name]].clone() for name, tensor in model.named_buffers()}
+        # a buffer that is no part of the state has no axes, and stays whole
+        self._tensors |= {name: tensor[slices.get(name, ...)].clone() for name, tensor in model.named_buffers()}
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits: [B, C, H, W] -> [B, classes]."""

@@ -20,7 +20,8 @@ from fedscale_ext.training.samples import ClientSamples
 from methods.harness import samples, server
 
 SHAPE = (1, 8, 8)
-SPECS = {name: models.named_spec(name, SHAPE, 5) for name in ("cnn_small", "nasbench201_base")}
+SCALED = "tests.models.channels.networks:Scaled"  # with a buffer that is no part of its state
+SPECS = {name: models.named_spec(name, SHAPE, 5) for name in ("cnn_small", "nasbench201_base", SCALED)}
 P = (1.0, 0.8, 0.6, 0.4, 0.2)
 
 

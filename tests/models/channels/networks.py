@@ -109,6 +109,18 @@ class Tied(nn.Module):
         return self.head(self.third(x.relu()).mean((2, 3)))
 
 
+class Scaled(Net):
+    """A buffer that is no part of its state scales its input; without dropout."""
+
+    def __init__(self, num_classes: int, in_channels: int) -> None:
+        super().__init__(num_classes, in_channels)
+        self.drop = nn.Identity()
+        self.register_buffer("scale", torch.full((in_channels, 1, 1), 2.0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x * self.scale)
+
+
 class TenClasses(nn.Module):
     """Its number of classes cannot be set."""
 
