@@ -8,6 +8,7 @@ from torch import nn
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE
 from fedscale_ext.models.taps import as_map, deepest, features, map_shapes
 from tests.models.architectures import CLASSES, FAMILIES, SHAPE
 
@@ -27,6 +28,22 @@ def test_every_family_declares_taps_that_change_nothing(family, data):
     replaced = models.build(spec).eval()
     replaced.load_state_dict(other)
     assert torch.equal(features(module, x, models.taps(spec), other)[0], replaced(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "names"),
+    [
+        ("resnet_tiny", {"blocks": []}, ("stem",)),
+        ("mobilenetv2_thin", {"blocks": []}, ("stem",)),
+        ("mobilenetv3_small", {"blocks": []}, ("stem",)),
+        ("nasbench201_base", {"stages": [[], [["c1", BASE_GENOTYPE, 16, False]]]}, ("stem", "cells.c1")),
+        ("nasbench201_base", {"stages": [[], []]}, ("stem",)),
+    ],
+)
+def test_a_network_without_blocks_has_the_taps_that_are_left(name, fields, names):
+    spec = models.named_spec(name, SHAPE, CLASSES).replace(**fields)
+    assert models.taps(spec) == names
+    assert tuple(features(models.build(spec).eval(), torch.randn(2, *SHAPE), names)[1]) == names
 
 
 def test_the_taps_of_moss():

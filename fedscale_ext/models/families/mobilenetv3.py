@@ -191,7 +191,7 @@ def taps(spec: ModelSpec) -> tuple[str, ...]:
 def stage_ends(all_blocks: Sequence[Block]) -> tuple[str, ...]:
     """Names of the stem and of the blocks behind which a map of another size follows, or none."""
     last = [block for block, behind in pairwise(all_blocks) if behind.stride != 1]
-    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, all_blocks[-1])))
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, *all_blocks[-1:])))
 
 
 # --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------

@@ -217,8 +217,8 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
 
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """The stem and the last cell of each stage."""
-    return ("stem", *(f"cells.{stage[-1].cell_id}" for stage in _stages(spec)))
+    """The stem and the last cell of each stage that has cells."""
+    return ("stem", *(f"cells.{stage[-1].cell_id}" for stage in _stages(spec) if stage))
 
 
 # --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------

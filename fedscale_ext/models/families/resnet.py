@@ -240,7 +240,7 @@ def taps(spec: ModelSpec) -> tuple[str, ...]:
     """The stem (before its ReLU and pool) and the last block of each stage: of a ResNet-18 stem, layer1 ... layer4."""
     all_blocks = [block for block, _, _ in blocks(spec)]
     last = [block for block, behind in pairwise(all_blocks) if behind.projection and behind.projection != LINEAR]
-    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, all_blocks[-1])))
+    return ("stem", *(f"cells.{block.cell_id}" for block in (*last, *all_blocks[-1:])))
 
 
 # --- Functions of a family with cells, for FedTrans's transformer ---------------------------------------
