@@ -187,6 +187,16 @@ def parameter_names(spec: ModelSpec) -> tuple[str, ...]:
     return tuple(name for name, tensor in skeleton(spec).named_parameters() if tensor.requires_grad)
 
 
+@lru_cache(maxsize=1024)
+def tied_names(spec: ModelSpec) -> Mapping[str, str]:
+    """Return the further names of tensors that have several in the state (tied weights), each with the first one, which
+    is that of :func:`parameter_names`."""
+    first: dict[int, str] = {}
+    state = skeleton(spec).state_dict(keep_vars=True)
+    names = {name: first.setdefault(id(tensor), name) for name, tensor in state.items()}
+    return {name: known for name, known in names.items() if name != known}
+
+
 def layout(spec: ModelSpec) -> Layout:
     """Return the axes of every tensor of the spec's state."""
     return family(spec).layout(spec)

@@ -8,6 +8,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import IndexMap, Model, Part, State
+from fedscale_ext.models.registry import tied_names
 from fedscale_ext.submodels.coverage import coverage, extract
 
 
@@ -99,10 +100,13 @@ class ModelPool:
     def amend(self, key: str, state: State) -> None:
         """Set the state of only this model.
 
-        Its parts stay unchanged. If it is a part itself, it differs from its reference until that is updated.
+        Its parts stay unchanged. If it is a part itself, it differs from its reference until that is updated. Further
+        names of a tensor (tied weights) get what the first one has: methods may treat only that as a parameter, and
+        the network would load the last one.
         """
         model = self._models[key]
-        model.state = state
+        tied = {name: state[first] for name, first in tied_names(model.spec).items() if {name, first} <= state.keys()}
+        model.state = {**state, **tied}
         model.version += 1
 
     def drop_transient(self) -> None:
