@@ -167,16 +167,15 @@ class Link:
                 self._communicator.stub.CLIENT_REGISTER(request, timeout=_CONNECT_S + _travel_s(request.ByteSize()))
                 return
             except grpc.RpcError as error:
-                self._check(error, deadline, timeout_s)
+                self._check(error, time.monotonic() > deadline, timeout_s)
                 time.sleep(_PAUSE_S)
 
     def _call(self, name: str, request: Any) -> Any:
-        limit_s = _REPLY_S + _travel_s(
-            request.ByteSize() + endpoint.max_bytes(self._job)
-        )  # its answer may be large, too
+        largest = endpoint.max_bytes(self._job)  # of answers
+        limit_s = _REPLY_S + _travel_s(request.ByteSize() + largest)
         deadline = None
         while True:
-            stub = self._communicator.stub
+            begun, stub = time.monotonic(), self._communicator.stub
             try:
                 return getattr(stub, name)(request, timeout=limit_s)
             except ValueError:  # gRPC raises it for a closed channel
@@ -185,21 +184,22 @@ class Link:
             except grpc.RpcError as error:
                 deadline = deadline or time.monotonic() + self._job.reconnect_s
                 unknown = error.code() == grpc.StatusCode.FAILED_PRECONDITION
-                if not unknown or time.monotonic() > deadline:
-                    self._check(error, deadline, self._job.reconnect_s)
+                late = begun > deadline  # a try may take long to notice that its connection is silent
+                if not unknown or late:
+                    self._check(error, late, self._job.reconnect_s)
                 logging.warning(f"{name} is sent again: {error.code().name}, {error.details()}")
                 if unknown:
                     self._register(self._job.reconnect_s)
                 else:
                     time.sleep(_PAUSE_S)
 
-    def _check(self, error: Any, deadline: float, timeout_s: float) -> None:
-        """Raise ConnectionError unless another attempt may succeed."""
+    def _check(self, error: Any, late: bool, timeout_s: float) -> None:
+        """Raise ConnectionError if another attempt cannot succeed, or comes too late."""
         if error.code() == FINAL:
             raise _ForGood(f"the aggregator refused this executor: {error.details()}") from None
         if error.code() not in PASSING and error.code() != grpc.StatusCode.FAILED_PRECONDITION:
             raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
-        if time.monotonic() > deadline:
+        if late:
             raise ConnectionError(
                 f"no answer from an aggregator at {self._address} within {timeout_s:g} s: its job was stopped or has "
                 f"failed, its machine cannot be reached, or the line to it is slower than {_SLOWEST_MBIT:g} Mbit/s "
@@ -220,9 +220,7 @@ class Link:
                     return
                 if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
                     self._register_anew()
-                elif (
-                    error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-                ):  # half-open connection: nothing arrives any more
+                elif error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:  # half-open: nothing arrives any more
                     logging.warning("the connection has gone silent: a new one is opened")
                     self._communicator.reconnect()
             except (ValueError, ConnectionError) as error:  # closed or refused; if for good, calls for work end too
