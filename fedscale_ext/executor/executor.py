@@ -12,8 +12,8 @@ from fedscale.cloud import commons
 from fedscale.cloud.execution.executor import Executor
 from overrides import overrides
 
+from fedscale_ext.config import methods
 from fedscale_ext.config.job_config import JobConfig
-from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data import store
@@ -49,7 +49,8 @@ class MultiModelExecutor(NoPickle, Executor):
     def __init__(self, config: JobConfig):
         executor_logging.initiate_client_setting()
         self.config = config
-        self.code = code_digest(method_class(config.job.method))  # before the data are read, which may take long
+        # before the data are read, which may take long
+        self.code = code_digest(methods.method_class(config.job.method))
         self.args = args = config.fedscale
         self.this_rank = args.this_rank
         self.executor_id = str(args.this_rank)

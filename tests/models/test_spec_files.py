@@ -8,7 +8,6 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext import models
-from fedscale_ext.config import methods as registry
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
@@ -185,11 +184,11 @@ def test_a_baseline_trains_the_largest_model_of_a_finished_job(job_file: Path) -
 
 def test_a_job_given_a_large_model_has_the_devices_of_the_job_with_the_small_one(job_file: Path) -> None:
     seen = {}
+    plain = FedAvgAggregator.init_state
 
-    class Seen(FedAvgAggregator):
-        def init_state(self, population: Any, task: Any) -> None:
-            super().init_state(population, task)
-            seen[self.args.job_name] = self.capacity.tolist()
+    def init_state(self: FedAvgAggregator, population: Any, task: Any) -> None:
+        plain(self, population, task)
+        seen[self.args.job_name] = self.capacity.tolist()
 
     for name, keys in {
         "small": {"model": "nasbench201_base"},
@@ -198,6 +197,6 @@ def test_a_job_given_a_large_model_has_the_devices_of_the_job_with_the_small_one
     }.items():
         config = with_values(load_config(job_file), rounds=1, job_name=name, **keys)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(registry, "method_class", lambda _: Seen)
+            patch.setattr(FedAvgAggregator, "init_state", init_state)
             run_in_process(config)
     assert seen["small"] == seen["large"] != seen["other"]
