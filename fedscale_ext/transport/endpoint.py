@@ -64,14 +64,14 @@ def max_bytes(job: JobKeys) -> int:
 
 
 def keepalive(config: JobConfig) -> list[tuple[str, int]]:
-    """Return gRPC's options by which an executor notices a dead connection within a lease, however long a call takes.
+    """Return gRPC's options by which an executor notices that its connection is dead, however long a call takes.
 
-    Any byte that arrives counts, so that a large message on a slow line is no silence.
+    The answer to a ping waits behind what lies in the buffers of the way, which takes minutes on a slow line.
     """
-    third = round(1000 * config.job.lease_s / 3)
+    lease_ms = 1000 * config.job.lease_s
     return [
-        ("grpc.keepalive_time_ms", third),
-        ("grpc.http2.ping_timeout_ms", 2 * third),
+        ("grpc.keepalive_time_ms", round(lease_ms / 3)),
+        ("grpc.http2.ping_timeout_ms", round(4 * lease_ms)),
         ("grpc.http2.max_pings_without_data", 0),
     ]
 

@@ -29,7 +29,7 @@ _SLOWEST_MBIT = 1.0  # per second: of the slowest line on which messages arrive
 _RETRY_MS = 100, 500  # first and largest pause between two attempts; gRPC's defaults are 1 s and 2 min
 _PAUSE_S = 0.2  # between two attempts
 _LEAVE_S = 2.0  # longest wait for the answer to the last call
-FINAL = grpc.StatusCode.PERMISSION_DENIED  # refuses a process whose successor would be refused, too
+FINAL = grpc.StatusCode.PERMISSION_DENIED  # refuses a process, however often it asks
 # statuses of calls whose connection or aggregator broke
 PASSING = {
     grpc.StatusCode.UNAVAILABLE,
@@ -212,26 +212,29 @@ class Link:
         answer_s = _LIFE_SHARE * self._job.lease_s
         while not self._closed.is_set():
             try:
-                reply = self._communicator.life_stub.CLIENT_EXECUTE_COMPLETION(request, timeout=answer_s)
-                if reply.event == commons.SHUT_DOWN:
+                if self._is_over(request, answer_s):
                     return
-            except grpc.RpcError as error:
-                if self._closed.wait(_PAUSE_S):
-                    return
-                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
-                    self._register_anew()
-                elif error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:  # half-open: nothing arrives any more
-                    logging.warning("the connection has gone silent: a new one is opened")
-                    self._communicator.reconnect()
             except (ValueError, ConnectionError) as error:  # closed or refused; if for good, calls for work end too
                 if not self._closed.wait(_REFUSED_SHARE * self._job.lease_s):
                     logging.warning(f"a sign of life failed and is tried again: {error}")
 
-    def _register_anew(self) -> None:
+    def _is_over(self, sign: Any, answer_s: float) -> bool:
+        """Give a sign of life and wait for the answer; return whether this process or the job ends.
+
+        ValueError for a closed connection, ConnectionError for a registration that is refused.
+        """
         try:
-            self._register(_CONNECT_S)
-        except (ValueError, ConnectionError) as error:  # the next call for work meets it too, and ends this process
-            logging.warning(str(error))
+            reply = self._communicator.life_stub.CLIENT_EXECUTE_COMPLETION(sign, timeout=answer_s)
+            return bool(reply.event == commons.SHUT_DOWN)
+        except grpc.RpcError as error:
+            if self._closed.wait(_PAUSE_S):
+                return True
+            if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                self._register(_CONNECT_S)
+            elif error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:  # half-open: nothing arrives any more
+                logging.warning("the connection has gone silent: a new one is opened")
+                self._communicator.reconnect()
+        return False
 
 
 def _travel_s(size: int) -> float:

@@ -104,8 +104,9 @@ class Signer:
 class Gate:
     """The aggregator's check of stamps; safe to use from several threads.
 
-    It remembers the nonces of correctly signed messages, for as long as their time would be accepted. Nobody sets the
-    clock by which it forgets them: with one that is set back, they would fill the memory, and all messages be refused.
+    It remembers the nonces of correctly signed messages, for as long as their time would be accepted. Where the clock
+    was set back, that is long: if they fill the memory, those go whose time has passed by a clock that nobody sets.
+    A message that was forgotten before the clock was set back would be let in again.
 
     Args:
         signer: Verifies signatures of the job's executors.
@@ -130,7 +131,7 @@ class Gate:
         self._window_s = window_s
         self._remembered = remembered
         self._seen: set[bytes] = set()
-        self._ages: deque[tuple[float, bytes]] = deque()  # (arrival by ``elapsed``, nonce)
+        self._ages: deque[tuple[float, Stamp]] = deque()  # with the arrival by ``elapsed``
         self._lock = threading.Lock()
 
     def admit(self, method: str, raw: bytes | None) -> Stamp:
@@ -152,14 +153,17 @@ class Gate:
             raise Refused("its time is off")
         with self._lock:
             now = self._elapsed()
+            passed_ms = int(1000 * (self._clock() - self._window_s))
             while self._ages and self._ages[0][0] < now - 2 * self._window_s:
-                self._seen.discard(self._ages.popleft()[1])
+                if self._ages[0][1].time_ms >= passed_ms and len(self._seen) < self._remembered:
+                    break
+                self._seen.discard(self._ages.popleft()[1].nonce)
             if stamp.nonce in self._seen:
                 raise Refused("replayed")
             if len(self._seen) >= self._remembered:
                 raise Refused("too many messages")
             self._seen.add(stamp.nonce)
-            self._ages.append((now, stamp.nonce))
+            self._ages.append((now, stamp))
         return stamp
 
     def answer(self, method: str, stamp: Stamp, body: bytes) -> bytes:

@@ -109,6 +109,15 @@ def test_memory_is_freed_although_the_clock_is_set_back() -> None:
         elapsed.now += 100
 
 
+def test_a_message_is_not_let_in_again_where_the_clock_was_set_back() -> None:
+    clock, elapsed = Clock(), Clock()
+    door, first = gate(clock, elapsed), stamp(signer(), at=clock.now)
+    door.admit(METHOD, first)
+    elapsed.now += 600  # while the clock went forward and was set back
+    with pytest.raises(Refused, match="replayed"):
+        door.admit(METHOD, first)
+
+
 def test_strangers_take_no_memory() -> None:
     door = gate(remembered=1)
     for _ in range(3):
