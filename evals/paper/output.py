@@ -32,7 +32,8 @@ def record(
     """Record runs as the table ``name`` of a folder, beside what it has, and write the page.
 
     A run replaces the one of its label, data and seed in this table. Other tables keep theirs. Scripts may record at
-    the same time. Figures that no page reads are not recorded: the job's folder has them.
+    the same time. Figures that no page reads are not recorded: a job's folder has them, and those of
+    floors are printed only.
 
     Args:
         experiment: the table or figure.

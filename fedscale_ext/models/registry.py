@@ -189,8 +189,10 @@ def parameter_names(spec: ModelSpec) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def tied_names(spec: ModelSpec) -> Mapping[str, str]:
-    """Return the further names of tensors that have several in the state (tied weights), each with the first one, which
-    is that of :func:`parameter_names`."""
+    """Return the further names of tied tensors, each with its first name in the state.
+
+    Of a parameter, :func:`parameter_names` has the first.
+    """
     first: dict[int, str] = {}
     state = skeleton(spec).state_dict(keep_vars=True)
     names = {name: first.setdefault(id(tensor), name) for name, tensor in state.items()}

@@ -106,7 +106,7 @@ class ModelPool:
         """
         model = self._models[key]
         tied = {name: state[first] for name, first in tied_names(model.spec).items() if {name, first} <= state.keys()}
-        model.state = {**state, **tied}
+        model.state = {**state, **tied} if tied else state  # the same object is encoded once
         model.version += 1
 
     def drop_transient(self) -> None:

@@ -179,6 +179,26 @@ def test_a_refused_sign_of_life_is_not_the_last_one(
     assert not link_._life.is_alive() and not answers
 
 
+def test_a_refused_registration_is_not_tried_again_at_once(config: JobConfig) -> None:
+    pauses = []
+
+    class Closed(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return len(pauses) > 2
+
+    def answer(name: str, request: Any) -> Any:
+        if name == ALIVE:
+            return grpc.StatusCode.FAILED_PRECONDITION
+        return link.FINAL if pauses else REPLY
+
+    link_ = linked(config, Stub(answer))
+    link_._closed = Closed()
+    link_.open()
+    link_._life.join(5.0)
+    assert pauses[:2] == [link._PAUSE_S, link._REFUSED_SHARE * config.job.lease_s]
+
+
 def test_of_two_processes_the_later_one_has_the_greater_name(config: JobConfig) -> None:
     stub = Stub(lambda name, request: REPLY)
     first, second = (linked(config, stub)._identity["client_id"] for _ in range(2))

@@ -1,9 +1,10 @@
 """Federated evaluation: paths judged by clients on their own validation data (FedorAS, section 4.7).
 
 The public code leaves it unimplemented. Here each generation of a search is sent to ``rounds`` times ``clients`` of
-them, who are drawn without return: the minimal supernet that holds the generation's operators. A client judges the
-paths within its own budget whose operators its devices support. A path's score is the mean over all examples that it
-was judged on. Kendall's tau says how well two rankings of the paths agree.
+them, or to more, so that each path has a judge. They are drawn without return, and sent the minimal supernet that holds
+the generation's operators. A client judges the paths within its own budget whose operators its devices support. A
+path's score is the mean over all examples that it was judged on. Kendall's tau says how well two rankings of the paths
+agree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,7 +78,7 @@ def call(
 ) -> EvaluationCall:
     """Draw the clients that judge a generation.
 
-    Each path that somebody can judge has a judge. Where that many clients cannot judge them all, more are drawn.
+    Each path that somebody can judge has a judge: where ``clients`` of them cannot judge all paths, more are drawn.
 
     Args:
         tables: Costs of the operators.

@@ -116,10 +116,10 @@ class Judges:
         if unjudged:
             job.notice(
                 f"search of tier {tier + 1}, generation {generation}: nobody can judge {unjudged} of {len(paths)} "
-                "paths, as no client with validation data affords them and has their operators"
+                "paths, as no client with validation data affords such a path and has its operators"
             )
         if unjudged == len(paths):
-            taus: dict[str, Any] = {"tau": [], "tau_able": []} if self._params.compare_rankings else {}
+            taus: dict[str, Any] = {"tau": [None], "tau_able": [None]} if self._params.compare_rankings else {}
             self.generations.append({"tier": tier + 1, "generation": generation, "paths": unjudged, "clients": 0,
                                      "supernet_mb": 0.0, "sent_mb": 0.0, "unjudged": unjudged, **taus})  # fmt: skip
             return np.full(unjudged, np.nan)

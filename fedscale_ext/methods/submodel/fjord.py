@@ -155,8 +155,8 @@ class Narrow:
     def __init__(self, model: nn.Module, spec: ModelSpec, widths: Widths) -> None:
         self._module, slices = _skeleton(spec, widths)
         self._tensors = {name: tensor[slices[name]] for name, tensor in model.named_parameters()}
-        # copies, which training mode may change: a width's statistics are not the whole model's
-        # a buffer that is no part of the state has no axes, and stays whole
+        # Copies, which training mode may change: a width's statistics are not the whole model's. A buffer that is no
+        # part of the state has no axes, and stays whole.
         self._tensors |= {name: tensor[slices.get(name, ...)].clone() for name, tensor in model.named_buffers()}
 
     def __call__(self, x: Tensor) -> Tensor:

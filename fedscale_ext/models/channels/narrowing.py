@@ -18,7 +18,7 @@ def narrow(module: nn.Module, layout: Layout, widths: Mapping[str, int]) -> None
         widths: Number of channels by group; groups not named stay whole.
 
     """
-    cut: dict[int, tuple[Tensor, Tensor]] = {}  # by id, which is a tensor's for as long as that is referred to
+    cut: dict[int, tuple[Tensor, Tensor]] = {}  # by id; the pair holds the tensor, so that no other one gets its id
     for name, part in module.named_modules():
         prefix = f"{name}." if name else ""
         for tensors in (part._parameters, part._buffers):
