@@ -19,6 +19,7 @@ from fedscale.cloud.aggregation.aggregator import Aggregator
 from fedscale.cloud.channels import job_api_pb2, job_api_pb2_grpc
 from overrides import overrides
 
+from fedscale_ext.config import methods
 from fedscale_ext.config.job_config import JobConfig, shared_argv
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import JobFailed, UserError, one_line
@@ -41,6 +42,7 @@ from fedscale_ext.transport.registration import ExecutorInfo, other_code, read_r
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import JOINING, Gate
 from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
+from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.refusals import Refusals
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
@@ -57,7 +59,6 @@ class Coordinator(NoPickle, Aggregator):
     gRPC threads only decode, file and encode; everything that decides runs in the main thread.
     """
 
-    code: str  # digest of the code that this process runs
     log_dir: Path  # the job's folder
     global_virtual_clock: float
     round: int
@@ -75,6 +76,8 @@ class Coordinator(NoPickle, Aggregator):
         self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         tracker = UnitTracker(job.unit_tries)
         self.board = Board(Leases(job.lease_s), tracker, job.replacement_s, self.attendance.tell_soon)
+        #: digest of the code that executors must run; an entry of the user's may have a subclass as the aggregator
+        self.executor_code = code_digest(methods.method_class(job.method))
         #: names this start of the job: what was computed for an earlier one does not count
         self.incarnation = secrets.token_hex(8)
         self.infos: dict[str, ExecutorInfo] = {}
@@ -207,7 +210,7 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "not a registration", str(error))
         if re.fullmatch(r"[1-9][0-9]{0,9}", request.executor_id) is None:
             return self._reject(context, "not the number of an executor")
-        if info.code != self.code:
+        if info.code != self.executor_code:
             return self._reject(context, "other code", other_code(self.config), code=FINAL)
         other = self._agreed is not None and not info.same_data(self._agreed)
         if other or self._needed_digest not in (None, info.digest):
@@ -254,7 +257,7 @@ class Coordinator(NoPickle, Aggregator):
                     number += 1
                 self._last_number = number
         data = self._agreed.digest if self._agreed is not None else self._needed_digest
-        offer = write_offer(number, self.config.fedscale.job_name, shared_argv(self.config), self.code, data)
+        offer = write_offer(number, self.config.fedscale.job_name, shared_argv(self.config), self.executor_code, data)
         return job_api_pb2.ServerResponse(event=JOIN, data=offer)
 
     def _takes_more(self) -> bool:

@@ -139,7 +139,7 @@ def test_each_reason_not_to_begin_is_one_sentence_and_exit_code_2(
     assert said.endswith("leave --gpu out")
     said = refused(command(service, "--token-file", str(tmp_path / "none")), monkeypatch, capfd)
     assert "does not exist: correct the path" in said
-    service.code = "another"
+    service.executor_code = "another"
     assert "other code of fedscale_ext" in refused(command(service), monkeypatch, capfd)
     service.board.close()
     assert refused(command(service), monkeypatch, capfd).endswith("is over")

@@ -20,8 +20,11 @@ from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import ALIVE
+from fedscale_ext.transport.joining import read_offer
 from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.signing import JOINING
 from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.text_columns import pack_texts
 
 
@@ -182,11 +185,29 @@ def test_a_replacement_must_read_the_jobs_data(service: Any) -> None:
 
 def test_a_replacement_must_run_the_jobs_code(service: Any) -> None:
     sentence = (
-        r"PERMISSION_DENIED: other code: the executor's is not that with which job tiny runs \(fedscale_ext, method"
+        r"PERMISSION_DENIED: other code: this executor runs other code \(fedscale_ext, method fedavg, torch or NumPy\) "
+        r"than job tiny: install the job's version, or end the job and start it again with --resume$"
     )
     with pytest.raises(Aborted, match=sentence):
         service.CLIENT_REGISTER(registration("2", code="another"), Context())
     assert not service.infos and service.refusals.counts() == {"other code": 1}
+
+
+class Changed(FedAvgAggregator):
+    """What an ``aggregator_entry`` of the user's may run."""
+
+
+def test_executors_of_an_aggregator_of_the_users_run_the_methods_code(job_file: Path) -> None:
+    config = load_config(job_file, ["num_executors=2"])
+    prepare_process(config)
+    aggregator = Changed(config, ignore_event)
+    aggregator.executors = [0, 1]
+    for executor in ("1", "2"):
+        aggregator.CLIENT_REGISTER(registration(executor), Context())
+    aggregator.wait_for_executors()
+    joining = job_api_pb2.RegisterRequest(client_id="0", executor_id=str(JOINING))
+    offer = read_offer(aggregator.CLIENT_REGISTER(joining, Context()).data)
+    assert offer.code == code_digest(FedAvgAggregator) != aggregator.code
 
 
 def test_missing_executors_are_named_after_a_bounded_wait(job_file: Path) -> None:

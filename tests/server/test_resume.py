@@ -20,7 +20,7 @@ from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import files, lines, recorder
 from fedscale_ext.models.files import configured_spec
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.server import checkpoint, method_tools, records
+from fedscale_ext.server import checkpoint, grpc_server, method_tools, records
 from fedscale_ext.tasks import tested_tensors
 from fedscale_ext.util.code_digest import code_digest
 
@@ -219,7 +219,7 @@ def test_a_job_that_is_killed_while_it_goes_back_can_go_on(
 
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(job_file, rounds=1)
-    for module in (method_tools, executor):
+    for module in (method_tools, grpc_server, executor):
         monkeypatch.setattr(module, "code_digest", lambda method: "another")
     said = run(job_file, rounds=2, resume=True)
     assert any("torch or NumPy has changed since the checkpoint was written" in notice for notice in said)

@@ -103,7 +103,7 @@ def test_each_that_asks_gets_a_number_of_its_own_and_the_jobs_settings(service: 
     agreed(service)
     offers = [request_offer(asking(config), 10.0) for _ in range(2)]
     assert [each.executor for each in offers] == [3, 4]
-    assert (offers[0].job, offers[0].code, offers[0].data) == ("tiny", service.code, "d")
+    assert (offers[0].job, offers[0].code, offers[0].data) == ("tiny", service.executor_code, "d")
     offers[0].check_versions()
     keys = {argument[2:].partition("=")[0] for argument in offers[0].arguments}
     assert {"data_dir", "method", "job_name", "local_steps"} <= keys
