@@ -20,6 +20,7 @@ from fedscale_ext.metrics.chain import json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.names import HEADER
 from fedscale_ext.server import checkpoint
+from fedscale_ext.server.kept_records import check_kept
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.util.reading import MEGA, read_json
 
@@ -168,7 +169,8 @@ class JobCheckpoints:
             The round that it was written after, the job's progress by then with this resume, and what to tell of it.
 
         Raises:
-            UserError: If there is no such checkpoint, or it is damaged or of another configuration, data or files.
+            UserError: If there is no such checkpoint, it is damaged or of another configuration, data or files, or the
+                files of records no longer hold what they did.
 
         """
         config = self._origin.config
@@ -184,6 +186,7 @@ class JobCheckpoints:
                 f"{saved.round}"
             ]
         data = saved.data
+        check_kept(self.folder.parent, data["records"])
         for name, component in components.items():
             begin = f"{name}/"
             tensors = {key[len(begin) :]: tensor for key, tensor in saved.tensors.items() if key.startswith(begin)}

@@ -217,6 +217,34 @@ def test_a_job_that_is_killed_while_it_goes_back_can_go_on(
     assert_equal(result(log_dir(job_file)), undisturbed)
 
 
+@pytest.mark.parametrize("file", ["metrics.jsonl", "internals.jsonl", "evaluations/round-000003.safetensors"])
+def test_a_job_that_cannot_go_back_keeps_its_later_checkpoints(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setattr(FedYogiAggregator, "evolve", lambda self, round: self.record("round", round))
+    run(job_file, record_internals=True)
+    path = log_dir(job_file) / file
+    if path.suffix == ".jsonl":
+        content = bytearray(path.read_bytes())
+        content[5] ^= 1
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    before = {each: each.read_bytes() for name in ("*.json*", "evaluations/*") for each in log_dir(job_file).glob(name)}
+    with pytest.raises(UserError, match=f"{path} is (damaged: its sha256 differs|missing)"):
+        run(job_file, record_internals=True, resume_from=3)
+    assert checkpoints(job_file) == [3, 4, 5]
+    assert {each: each.read_bytes() for each in before} == before
+
+
+def test_lines_after_the_checkpoint_may_be_damaged(job_file: Path, undisturbed: dict[str, Any]) -> None:
+    run(job_file)
+    path = log_dir(job_file) / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-9] + b"\n")
+    run(job_file, resume_from=3)
+    assert_equal(result(log_dir(job_file)), undisturbed)
+
+
 def test_changed_code_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(job_file, rounds=1)
     for module in (method_tools, grpc_server, executor):
