@@ -199,7 +199,7 @@ class Run:
             return self.failure
         if self.processes.running():
             names = ", ".join(map(self._called, self.processes.running()))
-            self.display.notice(f"{names} did not leave within {_LEAVE_S:g} s of the summary and was ended")
+            self.display.notice(f"{names} did not leave within {_LEAVE_S:g} s of the summary: ended")
         return Outcome("finished", 0)
 
     def _next_look(self) -> float | None:

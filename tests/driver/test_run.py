@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -204,7 +205,8 @@ def test_a_job_with_a_summary_is_finished_though_its_aggregator_does_not_leave(s
     code = start(str(write_conf()), [], display, resume=False, resume_from=None, supervise=False)
     out, err = capfd.readouterr()
     assert code == 0 and "accuracy  50.0 %" in out
-    assert "note: aggregator did not leave within 0.5 s of the summary and was ended\n" in err
+    # executors that begin late may still be there
+    assert re.search(r"^note: aggregator(, executor \d)* did not leave within 0\.5 s of the summary: ended$", err, re.M)
     assert record(state)["status"] == "finished"
 
 
