@@ -48,13 +48,16 @@ class GrowingFile:
 
 
 def cut(path: Path, mark: Mark | None) -> None:
-    """Forget what was written after ``mark``, all of it where that is None.
-
-    UserError where the file does not begin with what it held then.
-    """
+    """Forget what was written after ``mark``, all of it where that is None; UserError as of :func:`check`."""
     if mark is None:
         path.unlink(missing_ok=True)
         return
+    check(path, mark)
+    os.truncate(path, int(mark["bytes"]))
+
+
+def check(path: Path, mark: Mark) -> None:
+    """UserError where a file does not begin with what it held when it was marked."""
     sha, left = hashlib.sha256(), int(mark["bytes"])
     try:
         with path.open("rb") as file:
@@ -68,4 +71,3 @@ def cut(path: Path, mark: Mark | None) -> None:
             f"{path} is damaged: {'it is shorter than' if left else 'its sha256 differs from what it was'} when the "
             "checkpoint was written; put a whole copy there, or start the job anew without --resume"
         )
-    os.truncate(path, int(mark["bytes"]))

@@ -156,8 +156,8 @@ def read_registration(message: bytes) -> ExecutorInfo:
 def other_code(config: JobConfig) -> str:
     """Say what to do about an executor whose code is not that of the aggregator."""
     return (
-        f"this executor runs other code (fedscale_ext, method {config.job.method}, torch or NumPy) than job "
-        f"{config.fedscale.job_name}: install the job's version, or end the job and start it again with --resume"
+        f"this executor's fedscale_ext, method {config.job.method}, torch or NumPy differs from that of job "
+        f"{config.fedscale.job_name}; install the job's version, or end the job and start it again with --resume"
     )
 
 

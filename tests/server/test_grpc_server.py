@@ -185,8 +185,8 @@ def test_a_replacement_must_read_the_jobs_data(service: Any) -> None:
 
 def test_a_replacement_must_run_the_jobs_code(service: Any) -> None:
     sentence = (
-        r"PERMISSION_DENIED: other code: this executor runs other code \(fedscale_ext, method fedavg, torch or NumPy\) "
-        r"than job tiny: install the job's version, or end the job and start it again with --resume$"
+        r"PERMISSION_DENIED: other code: this executor's fedscale_ext, method fedavg, torch or NumPy differs from "
+        r"that of job tiny; install the job's version, or end the job and start it again with --resume$"
     )
     with pytest.raises(Aborted, match=sentence):
         service.CLIENT_REGISTER(registration("2", code="another"), Context())
