@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedscale_ext.core.errors import UserError, one_line
-from fedscale_ext.util.locks import lock
+from fedscale_ext.util.locks import lock, removed_at_end
 
 NAME = ".lock"  # of the file in the folder, while a process writes there
 
@@ -32,15 +32,11 @@ def sole_writer(run: Path) -> Iterator[None]:
     except OSError:  # the job will say what is wrong with its folder
         yield
         return
-    with file:
+    with removed_at_end(file, path):
         with suppress(OSError):
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}".encode())
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()  # still locked: who opened it before looks whether it is the file of that name
+        yield
 
 
 def _holder(path: Path) -> str:

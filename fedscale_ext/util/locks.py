@@ -3,7 +3,8 @@
 import errno
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -30,6 +31,26 @@ def lock(path: Path) -> IO[bytes]:
                 raise BlockingIOError from None
             return file
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if _is_there(file, path):
                 return file
         file.close()  # its last holder has removed it
+
+
+@contextmanager
+def removed_at_end(file: IO[bytes], path: Path) -> Iterator[None]:
+    """Hold a file that :func:`lock` gave for the block; at its end the file is removed, then closed.
+
+    Another file of that name stays: where the folder was deleted meanwhile, it is the next holder's.
+    """
+    with file:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if _is_there(file, path):
+                    path.unlink()  # still locked: who opened it before looks whether it is the file of that name
+
+
+def _is_there(file: IO[bytes], path: Path) -> bool:
+    """Whether ``path`` still names an open file."""
+    return os.path.samestat(os.fstat(file.fileno()), path.stat())

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ def test_a_lock_has_one_holder_also_when_its_file_is_removed(tmp_path: Path, mon
     monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
     with locks.lock(path) as file:
         assert os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
+def test_the_end_of_a_lock_leaves_the_file_of_the_next_holder(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "lock"
+    path.parent.mkdir()
+    with locks.removed_at_end(locks.lock(path), path):
+        shutil.rmtree(path.parent)
+        path.parent.mkdir()
+        next_holder = locks.lock(path)
+    with next_holder, pytest.raises(BlockingIOError):
+        locks.lock(path)
+    with locks.removed_at_end(locks.lock(path), path):
+        pass
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(("number", "held"), [(errno.EACCES, True), (errno.ENOSYS, False), (errno.ENOLCK, False)])

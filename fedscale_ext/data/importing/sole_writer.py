@@ -1,11 +1,11 @@
 """One command at a time writes a data folder."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.util.locks import lock
+from fedscale_ext.util.locks import lock, removed_at_end
 
 
 @contextmanager
@@ -28,9 +28,5 @@ def sole_writer(out_dir: Path) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise UserError(f"{out_dir} cannot be written: {error.strerror}") from error
-    with file:
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()  # still locked: who opened it before looks whether it is the file of that name
+    with removed_at_end(file, path):
+        yield
