@@ -21,7 +21,7 @@ from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.screen import in_notebook
-from fedscale_ext.driver.supervision import has_checkpoint, has_results
+from fedscale_ext.driver.supervision import can_go_on, has_checkpoint, has_results
 from fedscale_ext.util.yaml_reading import as_yaml
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class _Progress(Display):
     """Shows how far a job is, beside what the caller prints; keeps the sentence of a failure for its exception."""
 
     sentence = "the job failed"
+    ready = False  # the aggregator has said so
 
     def __init__(self, shown: bool):
         # a notebook paints standard error red, and passes for a terminal; elsewhere standard error keeps clear of what
@@ -43,6 +44,11 @@ class _Progress(Display):
             force_terminal=False if in_notebook() else None,
         )
         super().__init__(console, console)
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show one event of the aggregator."""
+        self.ready = self.ready or event["event"] == "ready"
+        super().event(event)
 
     def error(self, sentence: str) -> None:
         """Why the job ended early."""
@@ -84,7 +90,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
             how = (
                 f"resume=True, time_stamp={job.time_stamp!r} among its arguments continues it from its last checkpoint"
             )
-            if not has_checkpoint(job.log_dir, 0.0 if config.job.resumes else job.started):
+            if not can_go_on(job.log_dir, config.job.resumes, display.ready):
                 how = "it has no checkpoint yet: start it anew"
             display.notice(f"job {name} was stopped; {how}")
         raise

@@ -71,7 +71,7 @@ def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[s
     if "entry" in order:
         exp_path, entry = order["entry"]
         if order["log_dir"] is not None:  # again, after its end
-            argv = resuming(argv, Path(order["log_dir"]), order["since"])
+            argv = resuming(argv, Path(order["log_dir"]), order["ready"])
         command = [sys.executable, str(entry_path(exp_path, entry)), *argv, f"--token_file={file}"]
         env = environment()
     else:

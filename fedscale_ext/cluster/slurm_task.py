@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def run_rank(folder: Path, rank: int) -> None:
         return
     argv = plan["aggregator"]
     if starts > 0:
-        argv = resuming(argv, folder.parent, plan_file.stat().st_mtime)
+        argv = resuming(argv, folder.parent, _was_ready(folder.parent, plan_file))
     aggregator = _begin(argv, plan["port"], address_file)
     executor = threading.Thread(target=_work, args=work, daemon=True)
     executor.start()
@@ -77,6 +78,19 @@ def run_rank(folder: Path, rank: int) -> None:
     if code != 0:
         raise RuntimeError(f"the aggregator ended with exit code {code}")
     executor.join(_LEAVE_S)
+
+
+def _was_ready(log_dir: Path, plan_file: Path) -> bool:
+    """Whether an earlier start wrote a checkpoint, so that none is left from before the plan: nobody hears its events.
+
+    One file system says both times.
+    """
+    began = plan_file.stat().st_mtime
+    for path in log_dir.glob("checkpoints/checkpoint-*.safetensors"):
+        with suppress(FileNotFoundError):  # an aggregator removes old ones
+            if path.stat().st_mtime >= began:
+                return True
+    return False
 
 
 def _begin(argv: Sequence[str], port: int, address_file: Path) -> "subprocess.Popen[bytes]":

@@ -227,7 +227,7 @@ class ClusterRun(Run):
             order |= {
                 "entry": [keys.exp_path, keys.aggregator_entry],
                 "log_dir": self._there() if again else None,
-                "since": self.job.started,
+                "ready": self.ready,
             }
         process = self.processes.begin(name)
         self.processes.order(name, **self._common(self.host_of[name]), **order)

@@ -17,7 +17,7 @@ from fedscale_ext.driver.processes import Exit, Interrupt, ManyProcesses, Proc, 
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.run_lock import sole_writer
-from fedscale_ext.driver.supervision import Restarts, checkpoints_since, has_checkpoint, has_results, resuming
+from fedscale_ext.driver.supervision import Restarts, can_go_on, has_results, is_resumed, resuming
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
 from fedscale_ext.util.token import new_token
 
@@ -137,7 +137,7 @@ class Run:
         self.idle = idle  # a note about settings, for a job that is not refused
         self.ranks: dict[str, list[str]] = {}
         self.begun: set[str] = set()  # names of processes that were started before
-        self.ready = False  # the first executor has registered, and the job begins
+        self.ready = False  # the aggregator has said so: the job begins, and another run's checkpoints are gone
         self.returned: set[str] = set()  # those that were started again
         self.refused: set[str] = set()  # of these, executors that then refused their input
         self.trained = False  # all rounds are done: executors leave
@@ -218,7 +218,7 @@ class Run:
         """Start a process where it belongs: here."""
         assert isinstance(self.processes, Processes)
         if name == AGGREGATOR and again:
-            argv = resuming(argv, self.job.log_dir, self.job.started)
+            argv = resuming(argv, self.job.log_dir, self.ready)
         env = preparation.environment() if name in self.ranks else dict(os.environ)
         return self.processes.start(name, argv, env)
 
@@ -227,7 +227,7 @@ class Run:
         return name
 
     def _has_checkpoint(self) -> bool:
-        return has_checkpoint(self.job.log_dir, checkpoints_since(self.job.argv, self.job.started))
+        return can_go_on(self.job.log_dir, is_resumed(self.job.argv), self.ready)
 
     def _can_return(self, gone: Exit) -> bool:
         """Whether a process that has ended can be started where it was."""

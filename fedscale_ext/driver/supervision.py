@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 _LIMIT = 10  # restarts of one process without a finished round between them: there is no point in more
@@ -58,26 +57,26 @@ class Restarts:
         self._due.clear()
 
 
-def has_checkpoint(log_dir: Path, since: float = 0.0) -> bool:
-    """Tell whether a run has a checkpoint to resume from, which is not from before ``since`` (seconds since 1970)."""
-    return bool(_checkpoints(log_dir, since))
+def has_checkpoint(log_dir: Path) -> bool:
+    """Tell whether a folder has a checkpoint, of whatever run."""
+    return any((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
 
 
-def _checkpoints(log_dir: Path, since: float = 0.0) -> list[Path]:
-    files = []
-    for file in (log_dir / "checkpoints").glob("checkpoint-*.safetensors"):
-        with suppress(FileNotFoundError):  # the aggregator removes old ones
-            if file.stat().st_mtime >= since:
-                files.append(file)
-    return files
+def can_go_on(log_dir: Path, resumed: bool, ready: bool) -> bool:
+    """Tell whether a run has a checkpoint to go on from.
 
+    Args:
+        log_dir: The run's folder.
+        resumed: Whether the run continues an earlier one. Else it may find checkpoints of another run in its folder.
+        ready: Whether its aggregator has said that it is ready. Just before, it removes such checkpoints.
 
-def checkpoints_since(argv: Sequence[str], since: float) -> float:
-    """Since when checkpoints are those of the run of an aggregator with these arguments, which began at ``since``.
-
-    A run that began anew may find some of an earlier run in its folder, until its aggregator removes them.
     """
-    return 0.0 if any(word.startswith(("--resume=", "--resume_from=")) for word in argv) else since
+    return (resumed or ready) and has_checkpoint(log_dir)
+
+
+def is_resumed(argv: Sequence[str]) -> bool:
+    """Tell whether an aggregator with these arguments continues an earlier run."""
+    return any(word == "--resume=True" or word.startswith("--resume_from=") for word in argv)
 
 
 def has_results(log_dir: Path, since: float) -> bool:
@@ -91,17 +90,13 @@ def has_results(log_dir: Path, since: float) -> bool:
         return False
 
 
-def resuming(argv: Sequence[str], log_dir: Path, since: float) -> list[str]:
+def resuming(argv: Sequence[str], log_dir: Path, ready: bool) -> list[str]:
     """The aggregator's command line for going on after its end: from its last checkpoint, or anew where none is.
 
-    A run that goes back to ``resume_from`` removes the later checkpoints just before its first round. As long as one of
-    them is from before ``since`` (seconds since 1970), when the run began, the next process has to go back, too.
-    A run that began anew does not go on from checkpoints of before.
+    A run that goes back to ``resume_from`` removes the later checkpoints just before it says that it is ``ready``.
+    Until then, the next process has to go back, too.
     """
-    back = [int(word.partition("=")[2]) for word in argv if word.startswith("--resume_from=")]
-    newer = _checkpoints(log_dir, since)
-    for file in _checkpoints(log_dir) if back else ():
-        if int(file.stem.partition("-")[2]) > back[0] and file not in newer:
-            return list(argv)
+    if not ready and any(word.startswith("--resume_from=") for word in argv):
+        return list(argv)
     words = [word for word in argv if not word.startswith(("--resume=", "--resume_from="))]
-    return [*words, "--resume=True"] if has_checkpoint(log_dir, checkpoints_since(argv, since)) else words
+    return [*words, "--resume=True"] if can_go_on(log_dir, is_resumed(argv), ready) else words

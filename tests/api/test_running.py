@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -229,12 +230,17 @@ def test_an_interrupt_before_the_first_checkpoint_does_not_offer_those_of_an_ear
     older = job_file.parent / "logs" / "tiny" / "logs" / "checkpoints" / "checkpoint-000001.safetensors"
     older.parent.mkdir(parents=True)
     older.touch()
-    os.utime(older, (1.0, 1.0))
 
-    def interrupted(*_: object) -> None:
+    def interrupted(config: object, emit: Callable[[dict[str, Any]], None]) -> None:
+        for event in events:
+            emit(event)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedscale_ext.entry.in_process.run_in_process", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        fedscale_ext.run(job_file)
-    assert "note: job tiny was stopped; it has no checkpoint yet: start it anew\n" in capfd.readouterr().err
+    events: list[dict[str, Any]] = []
+    for said in ("it has no checkpoint yet: start it anew\n", "resume=True, time_stamp='logs' among"):
+        with pytest.raises(KeyboardInterrupt):
+            fedscale_ext.run(job_file)
+        assert f"note: job tiny was stopped; {said}" in capfd.readouterr().err
+        os.utime(older, (1.0, 1.0))  # the run's, by a clock that was set back
+        events = [{"event": "ready"}]

@@ -109,7 +109,7 @@ def test_an_aggregator_goes_on_from_its_checkpoint(start, tmp_path):
     checkpoint = tmp_path / "run/checkpoints/checkpoint-000001.safetensors"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
-    assert "'--a=1; touch b', '--resume=True'" in start().run("", log_dir=str(tmp_path / "run"), since=0.0)
+    assert "'--a=1; touch b', '--resume=True'" in start().run("", log_dir=str(tmp_path / "run"), ready=True)
 
 
 def test_what_was_left_is_found_and_ended(start):

@@ -434,8 +434,10 @@ def test_a_requeued_aggregator_goes_on_from_its_checkpoint(here, job_file, monke
     slurm_task.run_rank(here / "slurm", 0)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
     slurm_task.run_rank(here / "slurm", 0)
-    first, second = (here / "entry.py.words").read_text().splitlines()
-    assert "--resume=True" not in first and " --resume=True " in second
+    os.utime(here / "checkpoints/checkpoint-000001.safetensors", (1, 1))  # another run's
+    slurm_task.run_rank(here / "slurm", 0)
+    first, second, third = (here / "entry.py.words").read_text().splitlines()
+    assert "--resume=True" not in first + third and " --resume=True " in second
 
 
 def test_a_jobs_own_token_is_that_of_its_tasks(here, job_file):

@@ -128,9 +128,8 @@ def test_a_run_that_begins_anew_does_not_go_on_from_older_checkpoints(fedscale, 
     folder = tmp_path / "out" / "logs" / "fake" / "t" / "checkpoints"
     folder.mkdir(parents=True)
     (folder / "checkpoint-000009.safetensors").touch()
-    os.utime(folder / "checkpoint-000009.safetensors", (1.0, 1.0))
     marker = {"FAKE_MARKER": str(tmp_path / "marker")}
-    code, _, err = done(start(fedscale, write_conf, FAKE_AGGREGATOR="kill once", FAKE_EXECUTOR="stay", **marker))
+    code, _, err = done(start(fedscale, write_conf, FAKE_AGGREGATOR="kill early once", FAKE_EXECUTOR="stay", **marker))
     assert code == 0, err
     assert "--resume=True" not in (state / "jobs/fake/output.log").read_text()
     conf = write_conf({"time_stamp": "t"})
@@ -153,16 +152,21 @@ def test_a_half_written_restart_is_passed_over(tmp_path):
     assert count_restarts(tmp_path) == {"aggregator": 1, "executor 1": 2, "executor 2": 1}
 
 
-@pytest.mark.parametrize(("later", "goes_back"), [(None, False), (-1.0, True), (1.0, False)])
-def test_an_aggregator_that_ended_before_it_went_back_goes_back_again(
-    tmp_path: Path, later: float | None, goes_back: bool
-) -> None:
-    began, folder = 1_000_000.0, tmp_path / "checkpoints"
+@pytest.mark.parametrize("ready", [False, True])
+def test_an_aggregator_that_ended_before_it_went_back_goes_back_again(tmp_path: Path, ready: bool) -> None:
+    folder = tmp_path / "checkpoints"
     folder.mkdir()
-    for round, seconds in {2: -9.0, **({} if later is None else {3: later})}.items():
-        file = folder / f"checkpoint-{round:06d}.safetensors"
-        file.touch()
-        os.utime(file, (began + seconds, began + seconds))
+    for round in (2, 3):
+        (folder / f"checkpoint-{round:06d}.safetensors").touch()
     argv = ["aggregator.py", "--rounds=6", "--resume_from=2"]
-    expected = argv if goes_back else ["aggregator.py", "--rounds=6", "--resume=True"]
-    assert resuming(argv, tmp_path, began) == expected
+    assert resuming(argv, tmp_path, ready) == (["aggregator.py", "--rounds=6", "--resume=True"] if ready else argv)
+
+
+def test_checkpoints_count_whatever_the_clock_says_once_the_aggregator_is_ready(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "checkpoint-000040.safetensors").touch()
+    for argv in (["--rounds=60"], ["--rounds=60", "--resume=False"]):
+        assert resuming(argv, tmp_path, ready=False) == ["--rounds=60"]
+        assert resuming(argv, tmp_path, ready=True) == ["--rounds=60", "--resume=True"]
+    assert resuming(["--resume=True"], tmp_path, ready=False) == ["--resume=True"]
+    assert resuming(["--rounds=60"], tmp_path / "absent", ready=True) == ["--rounds=60"]

@@ -31,6 +31,15 @@ if what.startswith("refuse"):  # bad input, before the first round
         (logs / "header.json").touch()
     say(event="error", message="filter_less 9 leaves no client", exit_code=2)
     sys.exit(2)
+marker = Path(os.environ.get("FAKE_MARKER", "none"))  # "… once": what happened before does not happen again
+if what.endswith(" once"):
+    what = "slowly" if marker.exists() else what.removesuffix(" once")
+    marker.touch()
+if what == "kill early":
+    os.kill(os.getpid(), 9)
+resumed = "--resume=True" in sys.argv
+for earlier in () if "--resume" in " ".join(sys.argv) else logs.glob("checkpoints/*"):  # of another run
+    earlier.unlink()
 say(event="ready", clients=4, executors=1, data="generated: fake", population="resampled: 4", model="tiny",
     rounds=12, log_dir="somewhere")  # fmt: skip
 if "FAKE_JOINED" in os.environ:
@@ -41,11 +50,6 @@ if what == "deaf":
     import signal
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-marker = Path(os.environ.get("FAKE_MARKER", "none"))  # "… once": what happened before does not happen again
-if what.endswith(" once"):
-    what = "slowly" if marker.exists() else what.removesuffix(" once")
-    marker.touch()
-resumed = "--resume=True" in sys.argv
 # "done before": resumed from the checkpoint of its last round
 for number in range(13 if what == "done before" else 4 if resumed else 1, 13):
     say(event="round", round=number, rounds=12, participants=2, models=1, assignments={"m0": 2}, loss=2.5 / number,
@@ -63,6 +67,7 @@ for number in range(13 if what == "done before" else 4 if resumed else 1, 13):
                 folder = logs / "checkpoints"
                 folder.mkdir(parents=True)
                 (folder / "checkpoint-000003.safetensors").touch()
+                os.utime(folder / "checkpoint-000003.safetensors", (1.0, 1.0))  # the clock was set back
             os.kill(os.getpid(), 9)
         if what == "left alone":
             (logs / "checkpoints").mkdir(parents=True)
