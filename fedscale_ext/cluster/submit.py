@@ -22,6 +22,7 @@ from fedscale_ext.driver.processes import Exit, Proc, ProcessEvent
 from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.resumption import has_finished, resume_keys
 from fedscale_ext.driver.run import Outcome, Run
+from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.setup_commands import plain_commands
 from fedscale_ext.driver.supervision import Restarts
 from fedscale_ext.driver.sweep import Way
@@ -65,7 +66,7 @@ def submit(
     config = prepared(load_config(conf, overrides))
     name = config.fedscale.job_name
     access, host_of = Access.of(config), hosts_by_process(config)
-    with jobs.claim(name):
+    with jobs.claim(name), contextlib.ExitStack() as held:
         last = jobs.read(name)
         again = resume or resume_from is not None
         before = runs.existing(name, last) if again else None
@@ -83,6 +84,7 @@ def submit(
         if before:
             job.round = before.round  # its checkpoint is there, though this run may end before its first round
         preparation.make_log_dir(job, config, again)
+        held.enter_context(sole_writer(job.log_dir))
         if not again:
             drop_restarts(job.log_dir)
         plain, shell = plain_commands(config.cluster.setup_commands or ())
@@ -95,6 +97,7 @@ def submit(
             processes = Hosts(log, access, host_of)
             keys = resume_keys(resume, resume_from)
             run = ClusterRun(config, job, processes, display, Restarts() if supervise else None, keys)
+            run.held = held
             run.in_sweep = isinstance(conf, ConfFile)
             run.settings = [word for each in overrides for word in ("--set", each)]
             code = run.run(plain, {})
@@ -142,6 +145,7 @@ class ClusterRun(Run):
         self.host_of = dict(processes.hosts)
         self.host = self.host_of[AGGREGATOR]  # most questions are about this one
         self.token = ""
+        self.held = contextlib.ExitStack()  # the folder here, until the results take its place
 
     # ---- before the first process ----
 
@@ -194,8 +198,11 @@ class ClusterRun(Run):
     def _settle(self, reports: dict[str, check.Report]) -> None:
         """Where the job listens and writes, and with it every process's arguments."""
         config, its = self.config, reports[self.host]
-        if self.keys and its.newest:
+        if self.keys and its.newest and its.newest != self.job.time_stamp:
             self.job.time_stamp = its.newest
+            self.held.close()
+            preparation.make_log_dir(self.job, config, True)
+            self.held.enter_context(sole_writer(self.job.log_dir))
         there = self.record["there"] = self._log_path(its.folder)
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": its.port}
         # `driver status` prints them, in whatever folder it is typed; the token is this machine's
@@ -298,6 +305,7 @@ class ClusterRun(Run):
             return str(here)
         try:
             drop_restarts(here)  # they come with the results
+            self.held.close()  # with the folder
             with contextlib.suppress(OSError):
                 here.rmdir()  # that was all that it held
             with contextlib.suppress(FileNotFoundError):  # of the run that this one went on from

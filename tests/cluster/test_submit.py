@@ -1,12 +1,15 @@
 """Jobs on three "hosts" of this machine, where all but OpenSSH itself is what a cluster runs (see fake_ssh.py)."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 import fedscale_ext
 from cluster.conftest import HOSTS, Cluster, stopped_and_resumed, supervised, wait_for
+from fedscale_ext.core.errors import UserError
+from fedscale_ext.driver.run_lock import sole_writer
 
 
 def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Cluster) -> None:
@@ -35,6 +38,25 @@ def test_a_host_is_killed_and_the_job_finishes_with_the_same_result(cluster: Clu
     alone = fedscale_ext.run(conf, log_path=str(cluster.folder / "alone"), rounds=30)
     assert summary["accuracy"]["per_client"] == alone["accuracy"]["per_client"]
     assert summary["loss"] == alone["loss"]
+
+
+def test_a_run_that_another_process_writes_here_is_left_alone(cluster: Cluster) -> None:
+    conf = cluster.conf(worker_ips=[f"{HOSTS[0]}:[1]"], job_conf={"time_stamp": "t"})
+    run = cluster.home / "results/logs/tiny/t"
+    run.mkdir(parents=True)
+    with sole_writer(run):
+        process = cluster.fedscale("driver", "submit", conf)
+        _, err = process.communicate(timeout=400)
+        assert process.returncode == 2
+        assert err.startswith(f"fedscale: the run {run} is written by process {os.getpid()} on ")
+        assert [path.name for path in run.iterdir()] == [".lock"]
+    process = cluster.fedscale("driver", "submit", conf)
+    wait_for(lambda: (run / ".lock").is_file() or process.poll() is not None)
+    with pytest.raises(UserError, match="is written by process"), sole_writer(run):
+        pass
+    assert process.wait(400) == 0
+    assert (run / "summary.json").is_file() and not list(run.parent.rglob(".lock"))
+    assert [path.name for path in run.parent.iterdir()] == ["t"]  # nothing was put aside
 
 
 def test_results_come_from_a_log_path_in_the_hosts_own_home(cluster: Cluster) -> None:
