@@ -71,7 +71,7 @@ def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[s
     if "entry" in order:
         exp_path, entry = order["entry"]
         if order["log_dir"] is not None:  # again, after its end
-            argv = resuming(argv, Path(order["log_dir"]), order["ready"])
+            argv = resuming(argv, _here(order["log_dir"]), order["ready"])
         command = [sys.executable, str(entry_path(exp_path, entry)), *argv, f"--token_file={file}"]
         env = environment()
     else:
@@ -79,10 +79,15 @@ def _run(name: str, job: str, host: str, work_dir: str, token: str, argv: list[s
     os.execve(sys.executable, command, {**env, SILENCE_VARIABLE: str(SILENT_S)})
 
 
+def _here(log_dir: str) -> Path:
+    """The folder of a run whose ``log_path`` may be this host's own: with ~, or with $ and a variable's name."""
+    return Path(expanded("log_path", log_dir)).expanduser()
+
+
 def _note(log_dir: str, process: str, reason: str, after_round: int, **_: Any) -> None:
     """Write down, where the aggregator counts them, that a process was started again."""
     with suppress(OSError):  # a disk that is full: the job will say it
-        note_restart(Path(log_dir), process, reason, after_round)
+        note_restart(_here(log_dir), process, reason, after_round)
 
 
 def _left(job: str, host: str, end: bool, **_: Any) -> None:

@@ -81,9 +81,9 @@ def run_rank(folder: Path, rank: int) -> None:
 
 
 def _was_ready(log_dir: Path, plan_file: Path) -> bool:
-    """Whether an earlier start wrote a checkpoint, so that none is left from before the plan: nobody hears its events.
+    """Whether an earlier start has written a checkpoint: before its first one, it has removed those of other runs.
 
-    One file system says both times.
+    Under Slurm nobody hears that an aggregator is ready. One file system says both times.
     """
     began = plan_file.stat().st_mtime
     for path in log_dir.glob("checkpoints/checkpoint-*.safetensors"):

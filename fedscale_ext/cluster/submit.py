@@ -199,10 +199,13 @@ class ClusterRun(Run):
         """Where the job listens and writes, and with it every process's arguments."""
         config, its = self.config, reports[self.host]
         if self.keys and its.newest and its.newest != self.job.time_stamp:
-            self.job.time_stamp = its.newest
+            newest = replace(self.job, time_stamp=its.newest)  # a refusal leaves the job and its folder as they are
+            preparation.make_log_dir(newest, config, True)
+            held = contextlib.ExitStack()
+            held.enter_context(sole_writer(newest.log_dir))
             self.held.close()
-            preparation.make_log_dir(self.job, config, True)
-            self.held.enter_context(sole_writer(self.job.log_dir))
+            self.held.push(held)
+            self.job.time_stamp = its.newest
         there = self.record["there"] = self._log_path(its.folder)
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": its.port}
         # `driver status` prints them, in whatever folder it is typed; the token is this machine's

@@ -131,7 +131,7 @@ class Gate:
         self._window_s = window_s
         self._remembered = remembered
         self._seen: set[bytes] = set()
-        self._ages: deque[tuple[float, Stamp]] = deque()  # with the arrival by ``elapsed``
+        self._ages: deque[tuple[float, int, bytes]] = deque()  # (arrival by ``elapsed``, time in ms, nonce)
         self._lock = threading.Lock()
 
     def admit(self, method: str, raw: bytes | None) -> Stamp:
@@ -155,15 +155,15 @@ class Gate:
             now = self._elapsed()
             passed_ms = int(1000 * (self._clock() - self._window_s))
             while self._ages and self._ages[0][0] < now - 2 * self._window_s:
-                if self._ages[0][1].time_ms >= passed_ms and len(self._seen) < self._remembered:
+                if self._ages[0][1] >= passed_ms and len(self._seen) < self._remembered:
                     break
-                self._seen.discard(self._ages.popleft()[1].nonce)
+                self._seen.discard(self._ages.popleft()[2])
             if stamp.nonce in self._seen:
                 raise Refused("replayed")
             if len(self._seen) >= self._remembered:
                 raise Refused("too many messages")
             self._seen.add(stamp.nonce)
-            self._ages.append((now, stamp))
+            self._ages.append((now, stamp.time_ms, stamp.nonce))
         return stamp
 
     def answer(self, method: str, stamp: Stamp, body: bytes) -> bytes:

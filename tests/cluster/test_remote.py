@@ -105,11 +105,14 @@ def test_an_executor_joins_with_the_token(start, tmp_path):
     assert driver.process.wait(120) == 2  # no aggregator is there, so that nothing refused the token's file
 
 
-def test_an_aggregator_goes_on_from_its_checkpoint(start, tmp_path):
+@pytest.mark.parametrize("folder", ["$RUNS/run", "~/run"])
+def test_an_aggregator_goes_on_from_its_checkpoint(start, tmp_path, monkeypatch, folder):
+    monkeypatch.setenv("RUNS", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     checkpoint = tmp_path / "run/checkpoints/checkpoint-000001.safetensors"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
-    assert "'--a=1; touch b', '--resume=True'" in start().run("", log_dir=str(tmp_path / "run"), ready=True)
+    assert "'--a=1; touch b', '--resume=True'" in start().run("", log_dir=folder, ready=True)
 
 
 def test_what_was_left_is_found_and_ended(start):
