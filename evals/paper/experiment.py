@@ -42,8 +42,8 @@ class Experiment:
         name: name of the script and of its tables.
         title: heading of the results.
         arms: the rows.
-        columns: the figures shown, names of :func:`jobs.figures` or of what ``rows`` and ``derived`` add. Pictures and
-            ``derived`` read these, too, and accuracies: others are not recorded.
+        columns: the figures shown, names of :func:`jobs.figures` or of what ``rows`` and ``derived`` add. Only
+            these, accuracies and columns of ``orders`` are recorded: pictures and ``derived`` can read no others.
         plot: draws the runs into a file.
         note: what a reader has to know; it stands below the heading.
         shares: share of clients by arm, for a column of its own.

@@ -32,8 +32,8 @@ def record(
     """Record runs as the table ``name`` of a folder, beside what it has, and write the page.
 
     A run replaces the one of its label, data and seed in this table. Other tables keep theirs. Scripts may record at
-    the same time. Figures that no page reads are not recorded: a job's folder has them, and those of
-    floors are printed only.
+    the same time. Figures that no page reads are not recorded. A job's folder has them; floors' figures are
+    only printed.
 
     Args:
         experiment: the table or figure.
@@ -119,7 +119,7 @@ def _index(label: str, data: str, order: Sequence[tuple[str, str]]) -> int:
 
 
 def _used(experiment: Experiment) -> set[str]:
-    """The columns that a table shows or compares, those of its picture and accuracies that floors stand beside."""
+    """The columns that a table shows or compares, and accuracies beside which floors stand; pictures read no others."""
     ordered = {order.column for order in experiment.orders}
     return {*experiment.columns, *TESTED_ON, *ordered, *(form.format(name) for form in COMPARABLE for name in ordered)}
 

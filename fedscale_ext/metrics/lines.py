@@ -48,15 +48,15 @@ class GrowingFile:
 
 
 def cut(path: Path, mark: Mark | None) -> None:
-    """Forget what was written after ``mark``, all of it where that is None; UserError as of :func:`check`."""
+    """Forget what was written after ``mark``, all of it where that is None; UserError as of :func:`check_marked`."""
     if mark is None:
         path.unlink(missing_ok=True)
         return
-    check(path, mark)
+    check_marked(path, mark)
     os.truncate(path, int(mark["bytes"]))
 
 
-def check(path: Path, mark: Mark) -> None:
+def check_marked(path: Path, mark: Mark) -> None:
     """UserError where a file does not begin with what it held when it was marked."""
     sha, left = hashlib.sha256(), int(mark["bytes"])
     try:

@@ -193,9 +193,9 @@ def tied_names(spec: ModelSpec) -> Mapping[str, str]:
 
     Of a parameter, :func:`parameter_names` has the first.
     """
-    first: dict[int, str] = {}
+    first: dict[Tensor, str] = {}
     state = skeleton(spec).state_dict(keep_vars=True)
-    names = {name: first.setdefault(id(tensor), name) for name, tensor in state.items()}
+    names = {name: first.setdefault(tensor, name) for name, tensor in state.items()}
     return {name: known for name, known in names.items() if name != known}
 
 

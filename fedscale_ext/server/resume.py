@@ -20,7 +20,7 @@ from fedscale_ext.metrics.chain import json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.names import HEADER
 from fedscale_ext.server import checkpoint
-from fedscale_ext.server.kept_records import check_kept
+from fedscale_ext.server.return_checks import check_return
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.util.reading import MEGA, read_json
 
@@ -186,7 +186,7 @@ class JobCheckpoints:
                 f"{saved.round}"
             ]
         data = saved.data
-        check_kept(self.folder.parent, data["records"])
+        check_return(self.folder.parent, data["records"])
         for name, component in components.items():
             begin = f"{name}/"
             tensors = {key[len(begin) :]: tensor for key, tensor in saved.tensors.items() if key.startswith(begin)}

@@ -32,15 +32,15 @@ from fedscale_ext.server.announcements import ModelChoice
 
 
 def check_rates(key: str, rates: Sequence[float]) -> None:
-    """Raise UserError unless ``rates`` are 1 to 26 numbers in (0, 1] that :func:`check_apart` tells apart."""
-    if not (0 < len(rates) <= len(string.ascii_lowercase) and len(set(rates)) == len(rates)):
-        raise UserError(f"{key} is {list(rates)}; it must hold 1 to 26 different rates")
+    """Raise UserError unless ``rates`` are 1 to 26 numbers in (0, 1] that :func:`check_distinct` tells apart."""
+    if not 0 < len(rates) <= len(string.ascii_lowercase):
+        raise UserError(f"{key} is {list(rates)}; it must hold 1 to 26 rates")
     if not all(0 < rate <= 1 for rate in rates):
         raise UserError(f"{key} is {list(rates)}; every rate must be above 0 and at most 1")
-    check_apart(key, rates)
+    check_distinct(key, rates)
 
 
-def check_apart(key: str, rates: Sequence[float]) -> None:
+def check_distinct(key: str, rates: Sequence[float]) -> None:
     """Raise UserError where two rates have the same six significant digits, by which models and results are named."""
     if len({f"{rate:g}" for rate in rates}) < len(rates):
         raise UserError(f"{key} is {list(rates)}; its values must differ in their first six significant digits")

@@ -49,7 +49,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.submodel import invariant_dropout
-from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator, check_apart
+from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator, check_distinct
 from fedscale_ext.population.clock import completion_times
 from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.submodels import widths_at
@@ -88,9 +88,9 @@ class FluidParams:
 
     def __post_init__(self) -> None:
         check_ranges(self, "fluid")
-        if not self.p or len(set(self.p)) < len(self.p) or not all(0 < p < 1 for p in self.p):
-            raise UserError(f"fluid.p is {self.p}; it must name one size or more, all different, above 0 and below 1")
-        check_apart("fluid.p", self.p)
+        if not self.p or not all(0 < p < 1 for p in self.p):
+            raise UserError(f"fluid.p is {self.p}; it must name one size or more, each above 0 and below 1")
+        check_distinct("fluid.p", self.p)
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

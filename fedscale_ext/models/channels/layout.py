@@ -77,10 +77,10 @@ class Graph:
 
     def __init__(self, module: nn.Module) -> None:
         state = module.state_dict(keep_vars=True)
-        dims: dict[int, list[Dim | None]] = {id(tensor): [None] * tensor.dim() for tensor in state.values()}
-        roles = {id(tensor): ["out"] * tensor.dim() for tensor in state.values()}
-        self.tensors = {name: dims[id(tensor)] for name, tensor in state.items()}
-        self.roles = {name: roles[id(tensor)] for name, tensor in state.items()}
+        dims: dict[torch.Tensor, list[Dim | None]] = {tensor: [None] * tensor.dim() for tensor in state.values()}
+        roles = {tensor: ["out"] * tensor.dim() for tensor in state.values()}
+        self.tensors = {name: dims[tensor] for name, tensor in state.items()}
+        self.roles = {name: roles[tensor] for name, tensor in state.items()}
         self._state: dict[Any, str] = {}  # nodes that are tensors of the state
         self._values: dict[Any, Dims] = {}
 

@@ -18,7 +18,7 @@ def narrow(module: nn.Module, layout: Layout, widths: Mapping[str, int]) -> None
         widths: Number of channels by group; groups not named stay whole.
 
     """
-    cut: dict[int, tuple[Tensor, Tensor]] = {}  # by id; the pair holds the tensor, so that no other one gets its id
+    cut: dict[Tensor, Tensor] = {}
     for name, part in module.named_modules():
         prefix = f"{name}." if name else ""
         for tensors in (part._parameters, part._buffers):
@@ -26,9 +26,9 @@ def narrow(module: nn.Module, layout: Layout, widths: Mapping[str, int]) -> None
                 axes = layout.get(prefix + tensor_name)
                 if tensor is None or axes is None:
                     continue
-                if id(tensor) not in cut:
-                    cut[id(tensor)] = tensor, _cut(tensor, axes, widths)
-                tensors[tensor_name] = cut[id(tensor)][1]
+                if tensor not in cut:
+                    cut[tensor] = _cut(tensor, axes, widths)
+                tensors[tensor_name] = cut[tensor]
         _resize(part)
 
 

@@ -73,6 +73,15 @@ def test_every_path_that_somebody_can_judge_is_judged(seed: int, clients: int, s
     assert drawn.ops == minimal_supernet(tables.ops, [path for path, by in zip(paths, able.any(0), strict=True) if by])
 
 
+def test_further_judges_are_those_of_the_most_paths() -> None:
+    tables = drawn_table(4, 5)
+    paths = [tables.path(columns) for columns in every_path(tables)[:3]]
+    able = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1]], dtype=bool)
+    drawn = [call(tables, paths, able, 1, stream(seed)).clients.tolist() for seed in range(20)]
+    begun = [clients for clients in drawn if clients[0] == 1]
+    assert begun and all(clients == [1, 4] for clients in begun)
+
+
 def test_nobody_affords_a_path() -> None:
     check_afforded(np.array([5.0, 15.0]), np.array([15.0, -1.0]))
     with pytest.raises(UserError, match=r"no client with validation data affords a path of 1\.6e-05 MMACs"):

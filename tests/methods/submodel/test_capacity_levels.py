@@ -121,8 +121,8 @@ def test_a_level_without_a_share_is_never_drawn_however_u_falls() -> None:
     ("keys", "sentence"),
     [
         ({"rates": [0.5, 1.0]}, "the rates must fall"),
-        ({"rates": []}, "1 to 26 different rates"),
-        ({"rates": [0.5, 0.5]}, "1 to 26 different rates"),
+        ({"rates": []}, "1 to 26 rates"),
+        ({"rates": [0.5, 0.5]}, "must differ in their first six significant digits"),
         ({"rates": [0.5000001, 0.5]}, "its values must differ in their first six significant digits"),
         ({"rates": [1.5, 0.5]}, "above 0 and at most 1"),
         ({"rates": [1.0, 0.0]}, "above 0 and at most 1"),

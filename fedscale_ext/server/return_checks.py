@@ -6,19 +6,19 @@ from pathlib import Path
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.evaluations import StoredEvaluation
-from fedscale_ext.metrics.lines import Mark, check
+from fedscale_ext.metrics.lines import Mark, check_marked
 from fedscale_ext.metrics.names import METRICS
 from fedscale_ext.metrics.records import record_from_json
 from fedscale_ext.util.reading import load_json
 
 
-def check_kept(log_dir: Path, marks: Mapping[str, Mark]) -> None:
+def check_return(log_dir: Path, marks: Mapping[str, Mark]) -> None:
     """Raise UserError where a job in ``log_dir`` cannot go back to ``marks`` (see ``Recorder.return_to``).
 
     Nothing is written: a job that is refused keeps its later checkpoints.
     """
     for name, mark in marks.items():
-        check(log_dir / name, mark)
+        check_marked(log_dir / name, mark)
     for record in _records(log_dir, int(marks[METRICS]["bytes"])) if METRICS in marks else []:
         if isinstance(record.evaluation, StoredEvaluation) and not record.evaluation.path.is_file():
             raise UserError(f"{record.evaluation.path} is missing; the job cannot continue without it")
