@@ -20,7 +20,7 @@ from typing import Any
 
 from fedscale_ext.cluster import joining
 from fedscale_ext.config.job_config import JobConfig, entry_path
-from fedscale_ext.driver.supervision import resuming
+from fedscale_ext.driver.supervision import checkpoints, resuming
 from fedscale_ext.transport.endpoint import host_address
 from fedscale_ext.util.token import write_token
 
@@ -86,7 +86,7 @@ def _was_ready(log_dir: Path, plan_file: Path) -> bool:
     Under Slurm nobody hears that an aggregator is ready. One file system says both times.
     """
     began = plan_file.stat().st_mtime
-    for path in log_dir.glob("checkpoints/checkpoint-*.safetensors"):
+    for path in checkpoints(log_dir):
         with suppress(FileNotFoundError):  # an aggregator removes old ones
             if path.stat().st_mtime >= began:
                 return True

@@ -201,10 +201,7 @@ class ClusterRun(Run):
         if self.keys and its.newest and its.newest != self.job.time_stamp:
             newest = replace(self.job, time_stamp=its.newest)  # a refusal leaves the job and its folder as they are
             preparation.make_log_dir(newest, config, True)
-            held = contextlib.ExitStack()
-            held.enter_context(sole_writer(newest.log_dir))
-            self.held.close()
-            self.held.push(held)
+            self.held.enter_context(sole_writer(newest.log_dir))  # the earlier folder stays locked until the end
             self.job.time_stamp = its.newest
         there = self.record["there"] = self._log_path(its.folder)
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": its.port}
@@ -308,7 +305,7 @@ class ClusterRun(Run):
             return str(here)
         try:
             drop_restarts(here)  # they come with the results
-            self.held.close()  # with the folder
+            self.held.close()  # its lock file would keep the folder
             with contextlib.suppress(OSError):
                 here.rmdir()  # that was all that it held
             with contextlib.suppress(FileNotFoundError):  # of the run that this one went on from

@@ -172,12 +172,12 @@ def _publish(built: Path, final: Path, samples: int, shape: Shape, values: bool)
             aside = new_folder(final.parent, "tmp-")
             os.rename(final, aside / "broken")
             shutil.rmtree(aside, ignore_errors=True)
-    raise UserError(f"the cache {final} cannot be put in cache: delete that folder and try again")
+    raise UserError(f"the cache {final} cannot be put in place: delete that folder and try again")
 
 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold a cache while decoding for it, so that the other processes of a job wait instead of doing the same.
+    """Hold a folder of caches while decoding for it, so that other processes wait instead of doing the same.
 
     The system lets go when the process ends, however it ends. A file system without locks is no error:
     then each process decodes, and the first to finish gives the cache its name.

@@ -111,8 +111,8 @@ class Interrupt:
     number: int
 
 
-class ManyProcesses(Protocol):
-    """What a job's processes are heard and ended by: Processes on this machine, cluster.hosts.Hosts on many."""
+class JobProcesses(Protocol):
+    """How a job's processes are heard and ended. Processes does it on this machine, cluster.hosts.Hosts on several."""
 
     inbox: "queue.SimpleQueue[Exit | ProcessEvent | Interrupt]"
     tails: dict[str, deque[str]]

@@ -13,7 +13,7 @@ from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, with_values
 from fedscale_ext.driver import jobs, preparation
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Interrupt, ManyProcesses, Proc, Processes, ProcessEvent
+from fedscale_ext.driver.processes import Exit, Interrupt, JobProcesses, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.run_lock import sole_writer
@@ -127,7 +127,7 @@ class Run:
     settings: Sequence[str] = ()  # what the command gives beside the configuration
 
     def __init__(
-        self, job: jobs.Job, processes: ManyProcesses, display: Display, restarts: Restarts | None,
+        self, job: jobs.Job, processes: JobProcesses, display: Display, restarts: Restarts | None,
         idle: str | None = None,
     ):  # fmt: skip
         self.job = job
@@ -138,8 +138,7 @@ class Run:
         self.ranks: dict[str, list[str]] = {}
         self.begun: set[str] = set()  # names of processes that were started before
         self.ready = False  # the aggregator has said so: the job begins, and another run's checkpoints are gone
-        self.returned: set[str] = set()  # those that were started again
-        self.refused: set[str] = set()  # of these, executors that then refused their input
+        self.restarted: set[str] = set()  # names of processes that were started again
         self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
@@ -246,8 +245,7 @@ class Run:
                 self.trained = False
                 there = [*self.processes.running(), *(self.restarts.planned() if self.restarts else ())]
                 again += [other for other in self.ranks if other not in (name, *there)]
-            self.returned.update(again)
-            self.refused.difference_update(again)
+            self.restarted.update(again)
             for other in again:
                 self._start(other, self.ranks[other])
 
@@ -307,11 +305,10 @@ class Run:
         text = str(message.event.get("message"))
         if message.event.get("final"):
             self._fail(message.name, Outcome("failed", 1, text))
-        elif message.event.get("exit_code") != 2:
+        elif message.event.get("exit_code") != 2 or (
+            message.name != AGGREGATOR and message.name in self.restarted and self.job.round is not None
+        ):
             self.last_errors[message.name] = text
-        elif message.name != AGGREGATOR and message.name in self.returned and self.job.round is not None:
-            self.last_errors[message.name] = text
-            self.refused.add(message.name)
         elif self.summary is None or message.name == AGGREGATOR:
             self._fail(message.name, Outcome("failed", 2, text))
 
@@ -328,8 +325,8 @@ class Run:
 
     def _lose(self, gone: Exit, outcome: Outcome) -> None:
         """A process that was still needed has ended: start it again, do without it, or end the job."""
-        fit = gone.name not in self.refused and self._can_return(gone)
-        if self.restarts is not None and self.failure is None and fit:
+        refused = gone.code == 2 and gone.name in self.restarted  # its input, which was good before
+        if self.restarts is not None and self.failure is None and not refused and self._can_return(gone):
             if self.restarts.plan(gone.name):
                 after = self.job.round["round"] if self.job.round else 0
                 self.display.notice(f"{outcome.reason} after round {after}; it is started again")

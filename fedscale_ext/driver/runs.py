@@ -13,7 +13,7 @@ from fedscale_ext.config.method_params import changed_rounds
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import FileDigests, differing_files, file_digests
 from fedscale_ext.driver.jobs import Job
-from fedscale_ext.driver.supervision import has_checkpoint
+from fedscale_ext.driver.supervision import checkpoints, has_checkpoint
 from fedscale_ext.metrics.names import HEADER
 from fedscale_ext.util.reading import MEGA, read_json
 
@@ -135,7 +135,7 @@ def rounds_done(run: Path, last: Job | None) -> int:
     """Count the rounds that a run has done, by its record or else its newest checkpoint; 0 where neither tells."""
     if last is not None and last.log_dir == run and last.round:
         return int(last.round["round"])
-    rounds = [path.stem.rpartition("-")[2] for path in run.glob("checkpoints/checkpoint-*.safetensors")]
+    rounds = [path.stem.rpartition("-")[2] for path in checkpoints(run)]
     return max((int(round) for round in rounds if round.isdecimal()), default=0)
 
 

@@ -57,9 +57,14 @@ class Restarts:
         self._due.clear()
 
 
+def checkpoints(log_dir: Path) -> list[Path]:
+    """The checkpoints in the folder of a run."""
+    return list((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
+
+
 def has_checkpoint(log_dir: Path) -> bool:
     """Tell whether a folder has a checkpoint, of whatever run."""
-    return any((log_dir / "checkpoints").glob("checkpoint-*.safetensors"))
+    return bool(checkpoints(log_dir))
 
 
 def can_go_on(log_dir: Path, resumed: bool, ready: bool) -> bool:

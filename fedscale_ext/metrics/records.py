@@ -51,15 +51,15 @@ def trained_clients(records: Iterable[RoundRecord]) -> set[int]:
     return {client for record in records for client in set(record.participants).difference(record.untrained)}
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path, size: int = -1) -> list[dict[str, Any]]:
     """Read the JSON objects of a file, one a line; none where it is absent.
 
     A last line without its newline was left by a killed process and is passed over. Any other line that is no JSON
-    object with a ``round`` is a UserError.
+    object with a ``round`` is a UserError. With ``size``, only the first bytes are read: later lines may be damaged.
     """
     try:
         with open_plain(path) as file:
-            *whole, _torn = file.read().split(b"\n")
+            *whole, _torn = file.read(size).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -77,9 +77,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def read_records(path: Path) -> list[RoundRecord]:
-    """Read all round records of a metrics.jsonl, in its order; UserError where a line is damaged."""
+def read_records(path: Path, size: int = -1) -> list[RoundRecord]:
+    """Read the round records of a metrics.jsonl, in its order, all or those in its first ``size`` bytes.
+
+    UserError where a line is damaged.
+    """
     try:
-        return [record_from_json(data, path.parent) for data in read_lines(path)]
+        return [record_from_json(data, path.parent) for data in read_lines(path, size)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path} is not a metrics.jsonl of this version: {error!r}") from None

@@ -40,7 +40,7 @@ PASSING = {
 }
 
 
-class _ForGood(ConnectionError):
+class _RefusedForGood(ConnectionError):
     """Raised for a refusal with FINAL."""
 
 
@@ -132,7 +132,7 @@ class Link:
         """
         try:
             self._register(self._job.register_timeout_s)
-        except _ForGood as error:
+        except _RefusedForGood as error:
             raise UserError(str(error)) from None
         self._life.start()
 
@@ -196,7 +196,7 @@ class Link:
     def _check(self, error: Any, late: bool, timeout_s: float) -> None:
         """Raise ConnectionError if another attempt cannot succeed, or comes too late."""
         if error.code() == FINAL:
-            raise _ForGood(f"the aggregator refused this executor: {error.details()}") from None
+            raise _RefusedForGood(f"the aggregator refused this executor: {error.details()}") from None
         if error.code() not in PASSING and error.code() != grpc.StatusCode.FAILED_PRECONDITION:
             raise ConnectionError(f"the aggregator refused this executor: {error.details()}") from None
         if late:
@@ -212,14 +212,14 @@ class Link:
         answer_s = _LIFE_SHARE * self._job.lease_s
         while not self._closed.is_set():
             try:
-                if self._is_over(request, answer_s):
+                if self._give_sign(request, answer_s):
                     return
             except (ValueError, ConnectionError) as error:  # closed or refused; if for good, calls for work end too
                 if not self._closed.wait(_REFUSED_SHARE * self._job.lease_s):
                     logging.warning(f"a sign of life failed and is tried again: {error}")
 
-    def _is_over(self, sign: Any, answer_s: float) -> bool:
-        """Give a sign of life and wait for the answer; return whether this process or the job ends.
+    def _give_sign(self, sign: Any, answer_s: float) -> bool:
+        """Give one sign of life, and mend the connection if it fails; return whether this process or the job ends.
 
         ValueError for a closed connection, ConnectionError for a registration that is refused.
         """

@@ -137,6 +137,15 @@ def test_nothing_is_started_again_on_a_host_that_is_lost(run):
         "reason": "aggregator on a was ended by SIGKILL"})  # fmt: skip
 
 
+def test_an_executor_that_refuses_its_input_after_a_restart_is_not_started_again(run):
+    dies, refuses = Exit("executor 2", -9), Exit("executor 2", 2)
+    _, err, processes = run(
+        ProcessEvent(AGGREGATOR, {"event": "ready"}), dies, None, refuses, None, None, restarts=Restarts()
+    )
+    assert processes.started.count("executor 2") == 2
+    assert "executor 2 on c ended with exit code 2; the job goes on without it" in " ".join(err.split())
+
+
 def test_bad_input_is_told_with_its_host(run):
     error = {"event": "error", "message": "use_cuda is True but torch finds no GPU", "exit_code": 2}
     code, err, _ = run(ProcessEvent(AGGREGATOR, error), Exit(AGGREGATOR, 2))

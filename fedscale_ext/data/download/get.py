@@ -1,7 +1,5 @@
 """The files of a data set, whole and checked, from the first mirror that gives them."""
 
-import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.download import ledger, transfer
 from fedscale_ext.data.download.catalogue import Downloadable, File, Source
 from fedscale_ext.data.download.transfer import HostError, Patience, Progress, RemoteFile
+from fedscale_ext.util.locks import lock
 
 PARQUET = "pyarrow is missing, which reads parquet: pip install pyarrow"
 _SPARE = 256 << 20  # bytes of the disk that are left alone
@@ -43,18 +42,13 @@ def sole_user(folder: Path) -> Iterator[None]:
     """Lock ``folder``, made if need be, against other downloads; UserError where one is under way."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        file = lock(folder / ".lock")
+    except BlockingIOError:
+        raise UserError(f"another command downloads to {folder} at the moment: wait for it") from None
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with file:
         yield
-    except OSError as error:
-        if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
-            raise
-        raise UserError(f"another command downloads to {folder} at the moment: wait for it") from None
-    finally:
-        os.close(lock)
 
 
 def get(
