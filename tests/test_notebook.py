@@ -16,7 +16,7 @@ from pages import ROOT, Reader
 
 from fedscale_ext.api.result import Picture
 from fedscale_ext.data.synthetic.synthesize import synthesize
-from fedscale_ext.report import comparison
+from fedscale_ext.report import comparison_plots
 from fedscale_ext.server import records
 
 NOTEBOOK = ROOT / "docs" / "quickstart.ipynb"
@@ -55,7 +55,7 @@ def test_its_cells_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(records, "plot_job", lambda folder: folder / "plot.png")
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})  # the report's tests draw
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})  # the report's tests draw
     names: dict[str, Any] = {}
     shown = [run(source, names) for source in sources()]
     accuracies = next(value for value in shown if isinstance(value, dict))

@@ -1,7 +1,8 @@
 """Which tests are of the second tier."""
 
 # What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that. The first tier
-# keeps one test of each kind: that executors play no part (server/test_jobs.py), resuming (server/test_resume.py).
+# keeps one test of each kind: that executors play no part (server/test_jobs.py), resuming
+# (server/test_job_checkpoints.py).
 SECOND_TIER = (
     "cli/test_every_command.py",
     "cli/test_new_method_kinds.py",

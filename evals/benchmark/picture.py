@@ -21,8 +21,8 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     A row's large dot is its accuracy at the end, with its standard deviation over seeds; small dots are accuracies at
     a quarter and half of the budget. Floors and ceilings are grey. A row of one's own is bold.
     """
+    from fedscale_ext.report.figure_files import svg
     from fedscale_ext.report.literal_figure import LiteralFigure
-    from fedscale_ext.report.pictures import svg
 
     rows = entries(runs, task)[::-1]  # the best on top
     families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})

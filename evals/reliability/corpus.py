@@ -22,7 +22,7 @@ from fedscale_ext.entry import in_process  # noqa: E402
 from fedscale_ext.tasks import calibrate  # noqa: E402
 from fedscale_ext.transport import wire  # noqa: E402
 from fedscale_ext.transport.executor_link import ALIVE  # noqa: E402
-from fedscale_ext.transport.unit_retries import Unit  # noqa: E402
+from fedscale_ext.transport.units import Unit  # noqa: E402
 
 SIZES = (30, 25, 20, 15, 35, 4, 1)  # samples of the clients
 

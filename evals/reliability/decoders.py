@@ -31,7 +31,7 @@ from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.registration import read_registration
 from fedscale_ext.transport.signing import Gate, Refused, Signer
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 
 TOKEN = bytes(range(32))
 METHOD = "/fedscale.JobService/CLIENT_EXECUTE_COMPLETION"

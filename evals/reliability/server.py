@@ -25,9 +25,9 @@ from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport.board import Board
 from fedscale_ext.transport.executor_link import Connection
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.signing import JOINING, Signer
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.util.token import new_token, read_token
 
 _SERVICE = "/fedscale.JobService/"
@@ -47,16 +47,16 @@ class _Always(Board):
         self.used: Counter[str] = Counter()
         self.close()
 
-    def held(self, worker: Worker, unit: int) -> Unit | None:
+    def held(self, process: ExecutorProcess, unit: int) -> Unit | None:
         return self._units.get(unit)
 
-    def renew(self, worker: Worker) -> None:
+    def renew(self, process: ExecutorProcess) -> None:
         pass
 
-    def fail(self, worker: Worker, unit: int, attempt: int, reason: str) -> str | None:
+    def fail(self, process: ExecutorProcess, unit: int, attempt: int, reason: str) -> str | None:
         return None
 
-    def complete(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
+    def complete(self, process: ExecutorProcess, unit: int, attempt: int, result: Any) -> str | None:
         if unit not in self._units:
             return "unplanned"
         self._results_of.use(self._units[unit], *result)

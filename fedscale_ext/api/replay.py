@@ -18,7 +18,7 @@ from fedscale_ext.metrics.jsonable import line as json_line
 from fedscale_ext.metrics.lines import GrowingFile, Mark
 from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import read_lines
-from fedscale_ext.server import checkpoint
+from fedscale_ext.server import checkpoint_file
 from fedscale_ext.util.reading import MEGA, read_json
 
 #: How far figures may differ where another processor or program rounds otherwise: by this, or by this share of them.
@@ -119,12 +119,12 @@ def _config(settings: Mapping[str, Any], line: Mapping[str, Any], scratch: Path,
 
 def _copy_until(folder: Path, target: Path, round: int, config: JobConfig) -> None:
     """Copy what a job needs that continues after ``round``; its checkpoint gets the settings of the replay."""
-    before = checkpoint.read(checkpoint.written_rounds(folder / "checkpoints")[round])
+    before = checkpoint_file.read(checkpoint_file.written_rounds(folder / "checkpoints")[round])
     target.mkdir(parents=True)
     marks = {name: _copy_lines(folder / name, target / name, round) for name in before.data["records"]
              if name in (METRICS, INTERNALS)}  # fmt: skip
     data = {**before.data, "records": marks}
-    checkpoint.save(target / "checkpoints", round, before.tensors, data, config.decisive(), keep=1)
+    checkpoint_file.save(target / "checkpoints", round, before.tensors, data, config.decisive(), keep=1)
     for path in (folder / EVALUATIONS, *client_folders(folder)):
         if path.is_dir():
             shutil.copytree(path, target / path.name)

@@ -184,13 +184,13 @@ class Result(Mapping[str, Any]):
 
     def plot(self) -> Picture:
         """The job at a glance: accuracy by rounds, time and computation, loss, participants and clients."""
-        from fedscale_ext.report.plots import draw
+        from fedscale_ext.report.job_picture import draw
 
         return Picture(draw(self._job.header, self._job.records))
 
     def plots(self) -> Mapping[str, Picture]:
         """Pictures of what only the job shows, by name: models over time, participants, models by capacity."""
-        from fedscale_ext.report.single import plots
+        from fedscale_ext.report.job_plots import plots
 
         return {name: Picture(figure) for name, (_title, figure) in plots(self._job).items()}
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.chain import START, job_digests, json_digest, next_link, state_digests, states_digest
-from fedscale_ext.metrics.files import digest_of_tensors, read_tensors
 from fedscale_ext.metrics.models import model_file
 from fedscale_ext.metrics.names import METRICS
 from fedscale_ext.metrics.records import LAST, read_lines
 from fedscale_ext.metrics.summary import SUMMARY, summarise
 from fedscale_ext.report.loading import LoadedJob, load_job
-from fedscale_ext.server import checkpoint
+from fedscale_ext.server import checkpoint_file
+from fedscale_ext.util.tensor_files import digest_of_tensors, read_tensors
 
 Outcome = Literal["fits", "does not fit", "not checked"]
 _SUMMARISED = ("rounds", "accuracy", "loss", "personalised", "on_all")
@@ -49,7 +49,7 @@ class RecordedRun:
         self.folder = folder
         self.job: LoadedJob = load_job(folder)
         self.lines: Sequence[Mapping[str, Any]] = read_lines(folder / METRICS)
-        self.checkpoints = checkpoint.written_rounds(folder / "checkpoints")
+        self.checkpoints = checkpoint_file.written_rounds(folder / "checkpoints")
         if not self.lines[0].get("digests"):
             raise UserError(
                 f"{folder} has no digests in its records: a release that wrote none began the job, and it cannot be "
@@ -131,7 +131,7 @@ class RecordedRun:
             return "the records end before it"
         digests = _digests(self.lines[round - 1])
         try:
-            saved = checkpoint.read(path)
+            saved = checkpoint_file.read(path)
             states = state_digests(saved.tensors, saved.data["components"])
             # FedorAS writes it again during the next round's search: only models are still those of the record
             begun = bool(saved.data.get("in_next_round"))
@@ -167,7 +167,7 @@ class RecordedRun:
         if last not in self.checkpoints:
             return Check("final models", "not checked", f"no checkpoint of round {last} is there to compare them with")
         try:
-            saved = checkpoint.read(self.checkpoints[last])
+            saved = checkpoint_file.read(self.checkpoints[last])
             entries = saved.data["components"]["pool"]
             for entry in entries:
                 key = entry["key"]

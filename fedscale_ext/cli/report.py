@@ -40,7 +40,7 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.cautions import cautions
-    from fedscale_ext.report.compared import comparison_rows, lines, table_notes
+    from fedscale_ext.report.comparison_table import comparison_rows, lines, table_notes
 
     named, unknown, damaged = find_existing_jobs(job)
     page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class, _followed)

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.population.population import Population
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 from fedscale_ext.util.text_columns import pack_texts, unpack_texts
 
 CLIENTS = "clients.safetensors"

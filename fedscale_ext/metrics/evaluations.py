@@ -27,9 +27,9 @@ from fedscale_ext.core.confusion import Confusion, from_tensors, smallest, to_te
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import Accuracy, accuracy, without_mask
-from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.util.reading import load_json
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 FOLDER = "evaluations"
 _NAME = re.compile(r"(?:round|personalised|before_training|after_training|on_all)-(\d+)\.safetensors")

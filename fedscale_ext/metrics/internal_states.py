@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedscale_ext.core.types import State
-from fedscale_ext.metrics.files import write_tensors
+from fedscale_ext.util.tensor_files import write_tensors
 
 FOLDER = "internals"
 _NAME = re.compile(r"round-(\d+)\.safetensors")

@@ -12,13 +12,13 @@ from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.chain import START, job_digests, next_link
 from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
-from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.metrics.jsonable import line, plain
 from fedscale_ext.metrics.lines import GrowingFile, Mark, cut
 from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import LAST, read_records, record_to_json
 from fedscale_ext.metrics.tags import round_figures
 from fedscale_ext.metrics.tensorboard import write_round
+from fedscale_ext.util.tensor_files import write_atomic
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedscale_ext.core.seed_names import without_seeds
 from fedscale_ext.report import affordable
+from fedscale_ext.report.columns import BY_KEY, FIGURES, Column
 from fedscale_ext.report.disqualified import disqualified
-from fedscale_ext.report.figures import BY_KEY, FIGURES, Figure
 from fedscale_ext.report.loading import LoadedJob, fine_tuned
 
 _NAMED_SETTINGS = 3  # more different settings than these do not name an arm
@@ -94,7 +94,7 @@ class Arm:
         """True if tests mask the logits of classes that a client lacks."""
         return any(job.masked for job in self.jobs)
 
-    def comparable(self, figure: Figure) -> tuple[Any, ...]:
+    def comparable(self, figure: Column) -> tuple[Any, ...]:
         """Conditions that arms must share to compete in a figure.
 
         These are the samples (data sets of one name may hold others) and whether they are generated, the rounds that
@@ -166,7 +166,7 @@ def with_fine_tuned(arms: Sequence[Arm]) -> list[tuple[int, Arm]]:
     return rows
 
 
-def shown(arms: Sequence[Arm], by_class: bool = False) -> list[Figure]:
+def shown(arms: Sequence[Arm], by_class: bool = False) -> list[Column]:
     """The columns of a comparison of these arms; ``by_class``: those of classes, too."""
     jobs = [job for arm in arms for job in arm.jobs]
     return [figure for figure in FIGURES
@@ -252,7 +252,7 @@ def differences(jobs: Sequence[LoadedJob]) -> dict[str, list[Any]]:
     }
 
 
-def best(arms: Sequence[Arm], figure: Figure) -> set[int]:
+def best(arms: Sequence[Arm], figure: Column) -> set[int]:
     """Places of the arms with the best mean of a figure among those that have ended and compete with them
     (:meth:`Arm.comparable`); nobody's where nobody competes. Values that differ only in rounding are equal.
 

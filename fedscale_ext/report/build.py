@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.files import write_atomic
-from fedscale_ext.report import comparison, single
+from fedscale_ext.report import comparison_plots, job_plots
 from fedscale_ext.report.arms import Arm, arms_of
-from fedscale_ext.report.compared import comma_separated, lines
+from fedscale_ext.report.comparison_table import comma_separated, lines
+from fedscale_ext.report.figure_files import save
 from fedscale_ext.report.loading import LoadedJob, NoRound, load_job
 from fedscale_ext.report.page import Plot, page
-from fedscale_ext.report.pictures import save
+from fedscale_ext.util.tensor_files import write_atomic
 
 _FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}"
 PAGE, FIGURES, PLOTS = "report.html", "figures.csv", "plots"
@@ -52,7 +52,8 @@ def build(
     except OSError as error:
         raise UserError(f"{out} cannot be written to: {error.strerror}; name another folder with -o") from None
     compared = [
-        Plot(name, title, save(figure, out / PLOTS, name)) for name, (title, figure) in comparison.plots(arms).items()
+        Plot(name, title, save(figure, out / PLOTS, name))
+        for name, (title, figure) in comparison_plots.plots(arms).items()
     ]
     drawn = [job for arm in arms for job in arm.every_job]
     names = _folder_names([job.name for job in drawn])
@@ -111,7 +112,7 @@ def _job_plots(job: LoadedJob, folder: Path, name: str) -> list[Plot]:
     (folder / name).mkdir(exist_ok=True)
     return [
         Plot(f"{name}/{kind}", title, save(figure, folder / name, kind), kind == "models")
-        for kind, (title, figure) in single.plots(job).items()
+        for kind, (title, figure) in job_plots.plots(job).items()
     ]
 
 

@@ -11,7 +11,7 @@ from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.affordable import SETTINGS, strongest_ratio, weakest
 from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, with_fine_tuned
-from fedscale_ext.report.figures import percent
+from fedscale_ext.report.columns import percent
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
 from fedscale_ext.util.quantities import quantity
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-Line = Sequence[tuple[float, float]]
+Curve = Sequence[tuple[float, float]]
 """Points (x, accuracy) of a job by rising x."""
 
 
-def mean_course(lines: Sequence[Line], *, ended: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mean_course(lines: Sequence[Curve], *, ended: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean over seeds at every x at which a seed was tested.
 
     Seeds may be tested at other places, as those of a job that was resumed with more rounds. Between its tests, a seed

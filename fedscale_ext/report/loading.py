@@ -22,7 +22,7 @@ from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, summarise
-from fedscale_ext.report.shape import Header, Summary
+from fedscale_ext.report.schema import Header, Summary
 from fedscale_ext.util.reading import MEGA, read_json
 from fedscale_ext.util.validation import first_fault
 

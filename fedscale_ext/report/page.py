@@ -9,13 +9,13 @@ from importlib.resources import files
 from fedscale_ext.report.arms import Arm, settings_table, shown
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.classes import NO_CLASSES, NOTE, class_tables
-from fedscale_ext.report.compared import Cell, Line, has_papers, table_notes
+from fedscale_ext.report.comparison_table import Cell, TableRow, has_papers, table_notes
+from fedscale_ext.report.figure_files import inline, style_variables
 from fedscale_ext.report.lineage import TITLES, lineage_rows
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.notices import grouped
 from fedscale_ext.report.own_tables import text_tables
 from fedscale_ext.report.panels import MODELS
-from fedscale_ext.report.pictures import inline, style_variables
 from fedscale_ext.report.served_models import TITLES as SERVED
 from fedscale_ext.report.served_models import served_model_rows, untrained_note
 from fedscale_ext.report.tables import data_row, data_words, summary_table
@@ -52,7 +52,7 @@ class Plot:
 
 
 def page(
-    title: str, arms: Sequence[Arm], rows: Sequence[Line], compared: Sequence[Plot],
+    title: str, arms: Sequence[Arm], rows: Sequence[TableRow], compared: Sequence[Plot],
     job_plots: Mapping[str, Sequence[Plot]], left_out: str = "", by_class: bool = False,
 ) -> str:  # fmt: skip
     """The page of a comparison.
@@ -96,7 +96,7 @@ def _head(arms: Sequence[Arm], left_out: str) -> str:
     return "".join(lines)
 
 
-def _table(arms: Sequence[Arm], rows: Sequence[Line], by_class: bool) -> str:
+def _table(arms: Sequence[Arm], rows: Sequence[TableRow], by_class: bool) -> str:
     several = len({arm.data for arm in arms}) > 1
     figures = shown(arms, by_class)
     extra = ["seeds", *(["data"] if several else [])]

@@ -41,7 +41,7 @@ _COMPONENTS = {"25": 0.3855, "50": 0.3876, "100": 0.3886, "200": 0.3889}
 def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
     """Published figures of a job's method on its data: the source, and figures by their keys.
 
-    Keys are those of :data:`fedscale_ext.report.figures.FIGURES`. The figures are empty where none were published, or
+    Keys are those of :data:`fedscale_ext.report.columns.FIGURES`. The figures are empty where none were published, or
     where the job's data are generated.
     """
     method, data_set = str(header["method"]), data_set_name(str(header["config"]["data_set"]))

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.report import panels
-from fedscale_ext.report.comparison import WIDTH, figure_of
+from fedscale_ext.report.comparison_plots import WIDTH, figure_of
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.shape import SearchedTier
+from fedscale_ext.report.schema import SearchedTier
 from fedscale_ext.util.validation import first_fault
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import MethodHooks
+from fedscale_ext.server.job_checkpoints import JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.method_tools import NOTHING
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords, JobResult
-from fedscale_ext.server.resume import JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.round_record import round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.server.stopping import budget_spent, converged

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedscale_ext.core.events import Emit
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 
 EVENT = "executors"
 _PAUSE_S = 1.0  # between two events while nobody comes or goes

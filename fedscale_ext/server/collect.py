@@ -10,7 +10,7 @@ from fedscale_ext.core.failures import count, is_divergence
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import ClientTensors, cache_label, section_name
-from fedscale_ext.tasks.kind import WORKER
+from fedscale_ext.tasks.kind import SENDER
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
     Rejected,
@@ -102,8 +102,8 @@ class Collector:
     def _take(self, item: WorkItem, new: Sequence[State], index: int, header: Mapping[str, Any]) -> None:
         for each, own in zip(self._client_tensors, new, strict=True):
             each.take(self._round, item, own)
-            if WORKER in header:
-                each.set_cached(item, (header[WORKER], cache_label(header, section_name(each.kind, index))))
+            if SENDER in header:
+                each.set_cached(item, (header[SENDER], cache_label(header, section_name(each.kind, index))))
 
     def _add(self, good: Sequence[Update], header: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
         """Add a unit's sum to its model's mean: Rejected unless it is that of the clients who count."""

@@ -20,9 +20,9 @@ from fedscale_ext.tasks.evaluate import evaluate
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.reduction import ModelMean
 from fedscale_ext.tasks.units import SPREAD, in_parts, plan_units
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.registration import ExecutorInfo
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 
 T = TypeVar("T")
 
@@ -198,8 +198,8 @@ class Dispatcher:
         def sections(without: Container[str]) -> dict[str, bytes]:
             return {name: part for each in client_tensors for name, part in each.sections(items, without).items()}
 
-        def cached(worker: Worker) -> dict[str, str]:
-            return {name: label for each in client_tensors for name, label in each.cached(items, worker).items()}
+        def cached(process: ExecutorProcess) -> dict[str, str]:
+            return {name: label for each in client_tensors for name, label in each.cached(items, process).items()}
 
         functions = {"sections": sections, "cached": cached} if client_tensors else {}
         return {**functions, "tensors": [tensors.kind for tensors in client_tensors]}

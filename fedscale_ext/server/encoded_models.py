@@ -3,7 +3,7 @@
 from fedscale_ext.core.types import State
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
 
 
 class EncodedModels:
@@ -34,20 +34,20 @@ class SentModels:
     """The states that a process surely has: those of units that it has done. A reply may have been lost.
 
     Args:
-        worker: The process.
+        process: The process.
 
     """
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+    def __init__(self, process: ExecutorProcess) -> None:
+        self.process = process
         self.offered: dict[str, int] = {}  # with the unit that it holds: model key -> version
         self._versions: dict[str, int] = {}
 
-    def holds(self, worker: Worker, key: str, version: int) -> bool:
-        """Return whether ``worker`` is this process, and has this version of the model of a key."""
-        return worker == self.worker and self._versions.get(key) == version
+    def holds(self, process: ExecutorProcess, key: str, version: int) -> bool:
+        """Return whether ``process`` is this process, and has this version of the model of a key."""
+        return process == self.process and self._versions.get(key) == version
 
-    def confirm(self, worker: Worker) -> None:
+    def confirm(self, process: ExecutorProcess) -> None:
         """Note that the process has the states that came with the unit that it has done."""
-        if worker == self.worker:
+        if process == self.process:
             self._versions.update(self.offered)

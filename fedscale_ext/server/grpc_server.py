@@ -28,20 +28,21 @@ from fedscale_ext.data.job_data import local_digest
 from fedscale_ext.metrics.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
 from fedscale_ext.server.encoded_models import EncodedModels, SentModels
-from fedscale_ext.server.resume import data_digest_before
+from fedscale_ext.server.job_checkpoints import data_digest_before
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, WORKER
+from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, SENDER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.board import Board, BoardTimeout, NoExecutors
 from fedscale_ext.transport.executor_link import ALIVE, FINAL, LEAVE
 from fedscale_ext.transport.joining import JOIN, wanted_number, write_offer
-from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
+from fedscale_ext.transport.leases import ExecutorProcess, Leases, NotRegistered, NumberInUse, Superseded
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import ExecutorInfo, other_code, read_registration
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import JOINING, Gate
-from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
+from fedscale_ext.transport.unit_retries import UnitTracker
+from fedscale_ext.transport.units import Attempt, Unit
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.refusals import Refusals
 
@@ -188,7 +189,7 @@ class Coordinator(NoPickle, Aggregator):
         event: str,
         models: Sequence[str],
         sections: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
-        cached: Callable[[Worker], Mapping[str, str]] | None = None,
+        cached: Callable[[ExecutorProcess], Mapping[str, str]] | None = None,
         **header: Any,
     ) -> Unit:
         """A work unit of this round that needs the states of ``models``; other arguments are those of :class:`Unit`."""
@@ -215,24 +216,24 @@ class Coordinator(NoPickle, Aggregator):
         other = self._agreed is not None and not info.same_data(self._agreed)
         if other or self._needed_digest not in (None, info.digest):
             return self._reject(context, "other data", "make data_dir hold the same files")
-        worker = Worker(request.executor_id, request.client_id)
+        process = ExecutorProcess(request.executor_id, request.client_id)
         present = self.board.here
-        if worker.executor not in present and len(present) >= _MOST_EXECUTORS:
+        if process.executor not in present and len(present) >= _MOST_EXECUTORS:
             return self._reject(context, "too many executors", f"the job takes {_MOST_EXECUTORS:,}")
         try:
-            self.board.register(worker)
+            self.board.register(process)
         except NumberInUse as error:
             return self._reject(context, "executor number taken", str(error))
         with self._changed:
-            if worker.executor not in self._sent or self._sent[worker.executor].worker != worker:
-                self._sent[worker.executor] = SentModels(worker)
+            if process.executor not in self._sent or self._sent[process.executor].process != process:
+                self._sent[process.executor] = SentModels(process)
             first = next(iter(self.infos.values()), info)
             if info.same_data(first):  # so that what is said of the clients is held once
                 info = replace(first, device=info.device, device_name=info.device_name, host=info.host,
                                versions=info.versions)  # fmt: skip
-            self.infos[worker.executor] = info
+            self.infos[process.executor] = info
             self._changed.notify_all()
-        self.attendance.come(worker.executor, info, joined=int(worker.executor) > len(self.executors))
+        self.attendance.come(process.executor, info, joined=int(process.executor) > len(self.executors))
         return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
 
     def _offer(self, requested: int | None) -> Any:
@@ -272,24 +273,24 @@ class Coordinator(NoPickle, Aggregator):
     @overrides
     def CLIENT_PING(self, request: Any, context: Any) -> Any:
         """The next unit for an executor, with the states that it has not seen yet."""
-        return self._next(Worker(request.executor_id, request.client_id), context)
+        return self._next(ExecutorProcess(request.executor_id, request.client_id), context)
 
-    def _next(self, worker: Worker, context: Any, *, whole: bool = False) -> Any:
+    def _next(self, process: ExecutorProcess, context: Any, *, whole: bool = False) -> Any:
         """The next unit for an executor; ``whole``: with all sections that its clients need."""
         context.add_callback(self.board.wake)
         try:
-            handout = self.board.take(worker, _PING_WAIT_S, context.is_active)
+            attempt = self.board.take(process, _PING_WAIT_S, context.is_active)
         except NotRegistered as error:
             return self._send_away(context, error)
-        if handout is not None:
-            self.attendance.take(worker.executor, handout.unit)
+        if attempt is not None:
+            self.attendance.take(process.executor, attempt.unit)
         self.attendance.tell()
-        if handout is not None:
-            return job_api_pb2.ServerResponse(event=handout.unit.event, data=self._encode(worker, handout, whole))
+        if attempt is not None:
+            return job_api_pb2.ServerResponse(event=attempt.unit.event, data=self._encode(process, attempt, whole))
         if not self.board.closed:
             return job_api_pb2.ServerResponse(event=commons.DUMMY_EVENT)
         with self._changed:
-            self._farewells.add(worker.executor)
+            self._farewells.add(process.executor)
             self._changed.notify_all()
         return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
 
@@ -299,15 +300,15 @@ class Coordinator(NoPickle, Aggregator):
 
         The event ALIVE makes the call a sign of life, LEAVE the last one of an executor.
         """
-        worker = Worker(request.executor_id, request.client_id)
+        process = ExecutorProcess(request.executor_id, request.client_id)
         if request.event == ALIVE:
-            return self._see_alive(worker, context)
+            return self._see_alive(process, context)
         if request.event == LEAVE:
-            self.board.leave(worker)
-            self.attendance.leave(worker.executor)
+            self.board.leave(process)
+            self.attendance.leave(process.executor)
             return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN)
         try:
-            self.board.renew(worker)
+            self.board.renew(process)
             header, sections = wire.unpack(request.data_result)
             job, unit, attempt = (header.get(name) for name in ("job", "unit", "attempt"))
             if type(job) is not str or type(unit) is not int or type(attempt) is not int:
@@ -317,48 +318,50 @@ class Coordinator(NoPickle, Aggregator):
         except wire.WireError as error:
             return self._reject(context, "not a result", str(error))
         if header.get(NOT_CACHED) is True:  # it gets the unit that it holds again
-            return self._next(worker, context, whole=True)
-        fault = self._file(worker, job, unit, attempt, header, sections)
+            return self._next(process, context, whole=True)
+        fault = self._file(process, job, unit, attempt, header, sections)
         if fault is not None:
-            logging.warning(f"executor {worker.executor}, unit {unit}: {fault}")
-        return self._next(worker, context)
+            logging.warning(f"executor {process.executor}, unit {unit}: {fault}")
+        return self._next(process, context)
 
-    def _file(self, worker: Worker, job: str, unit: int, attempt: int, header: Any, sections: Any) -> str | None:
+    def _file(
+        self, process: ExecutorProcess, job: str, unit: int, attempt: int, header: Any, sections: Any
+    ) -> str | None:
         """Put a result on the board; why it was dropped and counted instead, else None. One that cannot be read counts
         as a failure of its executor: the unit is tried again."""
         if job != self.incarnation:
             self.board.count(stale := "results of an earlier start dropped")
             return stale
-        held = self.board.held(worker, unit)
+        held = self.board.held(process, unit)
         failed = one_line(str(header["failed"]), LONGEST) if "failed" in header else None
         if failed is None and held is not None:
             try:
-                check_answer(self._kinds, held, header, sections, self.infos[worker.executor].test_sizes)
+                check_answer(self._kinds, held, header, sections, self.infos[process.executor].test_sizes)
             except wire.WireError as error:
                 self.refusals.note("not the result of its unit", str(error))
                 failed = f"its executor's result was refused: {error}"
         if failed is not None:
-            logging.warning(f"executor {worker.executor} could not do unit {unit}: {failed}")
-            return self.board.fail(worker, unit, attempt, failed)
-        fault = self.board.complete(worker, unit, attempt, ({**header, WORKER: worker}, sections))
+            logging.warning(f"executor {process.executor} could not do unit {unit}: {failed}")
+            return self.board.fail(process, unit, attempt, failed)
+        fault = self.board.complete(process, unit, attempt, ({**header, SENDER: process}, sections))
         if fault is None:
-            self._sent[worker.executor].confirm(worker)
-            self.attendance.finish(worker.executor, unit)
+            self._sent[process.executor].confirm(process)
+            self.attendance.finish(process.executor, unit)
         return fault
 
-    def _see_alive(self, worker: Worker, context: Any) -> Any:
+    def _see_alive(self, process: ExecutorProcess, context: Any) -> Any:
         """Answered late on purpose: when this call ends before that, so has the executor's connection."""
         context.add_callback(self.board.wake)
         try:
-            self.board.stay(worker, _ALIVE_SHARE * self.config.job.lease_s, context.is_active)
+            self.board.stay(process, _ALIVE_SHARE * self.config.job.lease_s, context.is_active)
         except NotRegistered as error:
             return self._send_away(context, error)
         return job_api_pb2.ServerResponse(event=commons.SHUT_DOWN if self.board.closed else commons.DUMMY_EVENT)
 
-    def _encode(self, worker: Worker, handout: Assignment, whole: bool) -> bytes:
-        sent, unit = self._sent[worker.executor], handout.unit
+    def _encode(self, process: ExecutorProcess, attempt: Attempt, whole: bool) -> bytes:
+        sent, unit = self._sent[process.executor], attempt.unit
         models = {}
-        cached = dict(unit.cached(worker)) if unit.cached and not whole else {}
+        cached = dict(unit.cached(process)) if unit.cached and not whole else {}
         sections = dict(unit.sections(cached)) if unit.sections else {}
         for key in unit.models:
             model = self.pool[key]
@@ -368,11 +371,11 @@ class Coordinator(NoPickle, Aggregator):
                 models[key]["host"] = host.to_json()
             if model.transient:
                 models[key]["transient"] = True
-            if not sent.holds(worker, key, model.version):
+            if not sent.holds(process, key, model.version):
                 sections[key] = self._encoded.section(key)
         lasting = (self.pool[key] for key in unit.models if not self.pool[key].transient)
         sent.offered = {model.key: model.version for model in lasting}
-        return wire.pack({**unit.header, "attempt": handout.attempt, "models": models, CACHED: cached}, sections)
+        return wire.pack({**unit.header, "attempt": attempt.number, "models": models, CACHED: cached}, sections)
 
     def _send_away(self, context: Any, error: NotRegistered) -> None:
         """The caller must register first, or end because another process has its number."""

@@ -12,7 +12,7 @@ import numpy as np
 from fedscale_ext.tasks.auc import AUC, check_auc
 from fedscale_ext.tasks.confusion import CLASSES, SECTION, check_confusion
 from fedscale_ext.tasks.figures import COLUMNS, counted, read_figures
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section, WireError
 
 _MOST_TEXT = 2000  # characters of a client's reason to fail

@@ -22,7 +22,7 @@ from fedscale_ext.tasks.figures import pieces
 from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
 from fedscale_ext.tasks.update_checks import Rejected, checked_tensors
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 
 EVENT = "statistics"  # of a unit that measures them, beside FedScale's events
 SUMS = "sums"  # name of the section that holds them

@@ -23,15 +23,15 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.registry import is_text
-from fedscale_ext.metrics.files import write_atomic
 from fedscale_ext.tasks.answer_checks import LONGEST_S
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.workbench import can_factor
 from fedscale_ext.training.local_training import train_alone
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.reading import read_json
+from fedscale_ext.util.tensor_files import write_atomic
 
 EVENT = "calibrate"  # of a unit that measures, beside FedScale's events
 # Longest calibration of one spec on one device. On a GPU, the first step of a size looks for kernels and is recorded.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.tasks.kind import Dispatcher
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 
 
 def tested_clients_of(

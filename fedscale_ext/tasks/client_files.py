@@ -19,11 +19,11 @@ import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
-from fedscale_ext.metrics.files import in_memory, read_section, read_tensors, write_section
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
+from fedscale_ext.util.tensor_files import in_memory, read_section, read_tensors, write_section
 
 Section = bytes | memoryview  # one safetensors file in memory
-CachedAt = tuple[Worker, str]  # the process that has a client's tensors in its cache, and their label there
+CachedAt = tuple[ExecutorProcess, str]  # the process that has a client's tensors in its cache, and their label there
 
 _THREADS = 4  # they wait for the disk, and the disk ends several waits at once
 _MOST_BYTES = 64 << 20  # of what waits to be written

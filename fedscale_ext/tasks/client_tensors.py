@@ -15,7 +15,7 @@ from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.tasks.client_files import CachedAt, ClientFiles
 from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
 
 
 def section_name(kind: str, index: int | str) -> str:
@@ -105,7 +105,7 @@ class ClientTensors:
     def set_cached(self, item: WorkItem, where: CachedAt) -> None:
         """Note which executor has the tensors just taken of a client in its cache; nothing by default."""
 
-    def cached(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:
+    def cached(self, items: Sequence[WorkItem], process: ExecutorProcess) -> dict[str, str]:
         """Return the names of the sections that a process has in its cache, and their labels there; none by default.
 
         Any thread may call it.
@@ -218,12 +218,12 @@ class ClientState(ClientTensors):
     def set_cached(self, item: WorkItem, where: CachedAt) -> None:  # noqa: D102
         self.files.set_cached(item.model, item.client, where)
 
-    def cached(self, items: Sequence[WorkItem], worker: Worker) -> dict[str, str]:  # noqa: D102
+    def cached(self, items: Sequence[WorkItem], process: ExecutorProcess) -> dict[str, str]:  # noqa: D102
         entries = [self.files.cached_at(item.model, item.client) for item in items]
         return {
             section_name(self.kind, index): entry[1]
             for index, entry in enumerate(entries)
-            if entry is not None and entry[0] == worker
+            if entry is not None and entry[0] == process
         }
 
 

@@ -15,7 +15,7 @@ from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section, read_confusion
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, tested_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section
 
 

@@ -24,7 +24,7 @@ from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.stopwatch import Stopwatch
 
@@ -34,7 +34,7 @@ TENSORS = "tensors"  # in a unit's header: the kinds of tensors that came for it
 
 CACHED = "cached"  # in a unit's header: names of sections that the executor has, and the labels by which it finds them
 NOT_CACHED = "not_cached"  # in an answer's header: True if one of these is missing; the whole unit is sent again
-WORKER = "worker"  # in an answer's header as the server has it: the process that sent it
+SENDER = "sender"  # in an answer's header as the server has it: the process that sent it
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 """What an executor answers to a unit: JSON, and sections of bytes by name."""

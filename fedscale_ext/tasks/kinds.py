@@ -14,7 +14,7 @@ from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.tasks.personalise import Personalise
 from fedscale_ext.tasks.test_on_all import TestOnAll
 from fedscale_ext.tasks.train import Train
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section
 
 COMMON: tuple[Kind, ...] = (

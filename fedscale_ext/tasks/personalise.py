@@ -29,7 +29,7 @@ from fedscale_ext.tasks.figures import (
 )
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.units import SPREAD, plan_units
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section
 
 EVENT = "personalise"  # of a unit that does it, beside FedScale's events; and the round in its streams' keys

@@ -18,7 +18,7 @@ from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.figures import COLUMNS, figures_section, pieces, test_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 
 EVENT = "test_on_all"  # of a unit that does it, beside FedScale's events
 _UNIT_SAMPLES = 32_768  # of a unit of clients' own versions, about

@@ -11,9 +11,9 @@ from typing import Any
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State
-from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.tasks.client_tensors import ClientTensors, SharedTensors
 from fedscale_ext.util.reading import load_json
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 FILE = "tested_tensors.safetensors"
 _OBJECTIVE = "objective"

@@ -24,7 +24,7 @@ from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.scaffold import new_variate
 from fedscale_ext.training.update_norms import change_norms
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 
 
 def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: int, weights: Sequence[float]) -> Unit:

@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fedscale_ext.transport.leases import Leases, Worker
-from fedscale_ext.transport.unit_retries import Assignment, Unit, UnitTracker
+from fedscale_ext.transport.leases import ExecutorProcess, Leases
+from fedscale_ext.transport.unit_retries import UnitTracker
+from fedscale_ext.transport.units import Attempt, Unit
 
 
 class BoardTimeout(Exception):
@@ -65,7 +66,7 @@ class Board:
             lenient: Give up the missing units at a timeout, instead of raising.
 
         Yields:
-            The result of each unit; a unit_retries.Dropped for one that was given up.
+            The result of each unit; a units.Dropped for one that was given up.
 
         Raises:
             BoardTimeout: If no unit was finished for ``timeout_s``.
@@ -111,8 +112,8 @@ class Board:
     def lapse(self) -> None:
         """Record lost executors, and put their units back."""
         with self._changed:
-            for worker, dead in (gone := self._leases.lapse()):
-                self._tracker.leave(worker, dead)
+            for process, dead in (gone := self._leases.lapse()):
+                self._tracker.leave(process, dead)
                 self._tracker.counts["executors lost"] += dead
                 self._changed.notify_all()
             if gone:
@@ -153,64 +154,64 @@ class Board:
 
     # ---- the executors' side ----
 
-    def register(self, worker: Worker) -> None:
+    def register(self, process: ExecutorProcess) -> None:
         """Register a process as an executor; a process that it replaces counts as dead.
 
         Args:
-            worker: The process.
+            process: The process.
 
         Raises:
             leases.NumberInUse: If the number belongs to a present process that started later.
 
         """
         with self._changed:
-            replaced = self._leases.begin(worker)
+            replaced = self._leases.begin(process)
             if replaced is not None:
                 self._tracker.leave(replaced, dead=True)
                 self._tracker.counts["executors replaced"] += 1
-            self._tracker.come_back(worker)
+            self._tracker.come_back(process)
             self._changed.notify_all()
 
-    def renew(self, worker: Worker) -> None:
+    def renew(self, process: ExecutorProcess) -> None:
         """Record a sign of life of a process."""
         with self._changed:
-            if self._leases.renew(worker):
-                self._tracker.come_back(worker)
+            if self._leases.renew(process):
+                self._tracker.come_back(process)
                 self._changed.notify_all()
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, process: ExecutorProcess) -> None:
         """Let a process go that leaves in order: its unit goes to another one, and has not failed."""
         with self._changed:
-            if self._leases.end(worker):
-                self._tracker.leave(worker, dead=False)
-                self._tracker.come_back(worker)
+            if self._leases.end(process):
+                self._tracker.leave(process, dead=False)
+                self._tracker.come_back(process)
                 self._changed.notify_all()
 
-    def stay(self, worker: Worker, timeout_s: float, active: Callable[[], bool]) -> None:
+    def stay(self, process: ExecutorProcess, timeout_s: float, active: Callable[[], bool]) -> None:
         """Keep a call open that shows that a process lives.
 
         It ends when the time is over, the board is closed, or the process is gone, which is recorded at once.
 
         Args:
-            worker: The process.
+            process: The process.
             timeout_s: Longest duration of the call in seconds.
             active: Returns whether the process still waits.
 
         """
         with self._changed:
-            self.renew(worker)
-            self._leases.open_line(worker)
+            self.renew(process)
+            self._leases.open_line(process)
             self._changed.wait_for(lambda: self._closed or not active(), timeout_s)
-            self._leases.close_line(worker, broken=not active())
+            self._leases.close_line(process, broken=not active())
             self._changed.notify_all()
 
-    def take(self, worker: Worker, timeout_s: float, active: Callable[[], bool] = _always) -> Assignment | None:
+    def take(self, process: ExecutorProcess, timeout_s: float, active: Callable[[], bool] = _always) -> Attempt | None:
         """Assign the next unit to a process, waiting for one if necessary.
 
         A process that holds a unit gets it again, because the reply that carried it was lost.
 
         Args:
-            worker: The process.
+            process: The process.
             timeout_s: Longest wait in seconds.
             active: Returns whether the process still waits.
 
@@ -219,38 +220,38 @@ class Board:
 
         """
         with self._changed:
-            self.renew(worker)
-            self._changed.wait_for(lambda: self._closed or not active() or self._has_work(worker), timeout_s)
-            if self._closed or not active() or not self._has_work(worker):
+            self.renew(process)
+            self._changed.wait_for(lambda: self._closed or not active() or self._has_work(process), timeout_s)
+            if self._closed or not active() or not self._has_work(process):
                 return None
-            return self._tracker.next(worker, self._leases.here())
+            return self._tracker.next(process, self._leases.here())
 
-    def complete(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
+    def complete(self, process: ExecutorProcess, unit: int, attempt: int, result: Any) -> str | None:
         """Accept a result; return None, or the fault for which it was dropped if the process does not hold the unit."""
         with self._changed:
-            fault = self._tracker.accept(worker, unit, attempt, result)
+            fault = self._tracker.accept(process, unit, attempt, result)
             self._changed.notify_all()
             return fault
 
-    def fail(self, worker: Worker, unit: int, attempt: int, reason: str) -> str | None:
+    def fail(self, process: ExecutorProcess, unit: int, attempt: int, reason: str) -> str | None:
         """Record that a process failed at its unit; return None, or the fault for which the message was dropped."""
         with self._changed:
-            fault = self._tracker.fail(worker, unit, attempt, reason)
+            fault = self._tracker.fail(process, unit, attempt, reason)
             self._changed.notify_all()
             return fault
 
-    def held(self, worker: Worker, unit: int) -> Unit | None:
+    def held(self, process: ExecutorProcess, unit: int) -> Unit | None:
         """Return the unit with this number if the process holds it, else None."""
         with self._changed:
-            return self._tracker.held(worker, unit)
+            return self._tracker.held(process, unit)
 
     def wake(self) -> None:
         """Make every open call check again whether its process still waits."""
         with self._changed:
             self._changed.notify_all()
 
-    def _has_work(self, worker: Worker) -> bool:
-        return self._leases.serves(worker) and self._tracker.has_work(worker, self._leases.here())
+    def _has_work(self, process: ExecutorProcess) -> bool:
+        return self._leases.serves(process) and self._tracker.has_work(process, self._leases.here())
 
     # ---- words ----
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 _GRACE_S = 2.0  # a process whose connection broke has this long to come back, or its lease if that is shorter
 
 
-class Worker(NamedTuple):
+class ExecutorProcess(NamedTuple):
     """A process that serves as an executor: the executor's number, and a session name unique to the process.
 
     Of two processes with one number, the one that started later has the greater session name.
@@ -33,7 +33,7 @@ class Superseded(NotRegistered):
 
 @dataclass
 class _Lease:
-    worker: Worker
+    process: ExecutorProcess
     until: float  # when the process counts as dead unless it shows life before
     leaves: float = math.inf  # when it counts as away, because its connection is down
     lines: int = 0  # calls that it keeps open to show that it lives
@@ -57,11 +57,11 @@ class Leases:
         self.lease_s, self.clock = lease_s, clock
         self._held: dict[str, _Lease] = {}
 
-    def begin(self, worker: Worker) -> Worker | None:
+    def begin(self, process: ExecutorProcess) -> ExecutorProcess | None:
         """Give the lease of its number to a process that registers; registering twice is harmless.
 
         Args:
-            worker: The process.
+            process: The process.
 
         Returns:
             The process that it replaces, or None.
@@ -70,20 +70,20 @@ class Leases:
             NumberInUse: If the number belongs to a present process that started later.
 
         """
-        lease = self._held.get(worker.executor)
-        if lease is not None and lease.worker == worker:
-            self.renew(worker)
+        lease = self._held.get(process.executor)
+        if lease is not None and lease.process == process:
+            self.renew(process)
             return None
-        if lease is not None and lease.here and lease.worker > worker:
-            raise NumberInUse(f"executor {worker.executor} is served by a process that started later")
-        self._held[worker.executor] = _Lease(worker, self.clock() + self.lease_s)
-        return lease.worker if lease is not None else None
+        if lease is not None and lease.here and lease.process > process:
+            raise NumberInUse(f"executor {process.executor} is served by a process that started later")
+        self._held[process.executor] = _Lease(process, self.clock() + self.lease_s)
+        return lease.process if lease is not None else None
 
-    def renew(self, worker: Worker) -> bool:
+    def renew(self, process: ExecutorProcess) -> bool:
         """Record a sign of life.
 
         Args:
-            worker: The process that shows life.
+            process: The process that shows life.
 
         Returns:
             Whether the process had been away or dead.
@@ -93,49 +93,49 @@ class Leases:
             Superseded: If another process holds it.
 
         """
-        lease = self._held.get(worker.executor)
+        lease = self._held.get(process.executor)
         if lease is None:
             raise NotRegistered("register first")
-        if lease.worker != worker:
-            raise Superseded(f"another process has taken over executor {worker.executor}")
+        if lease.process != process:
+            raise Superseded(f"another process has taken over executor {process.executor}")
         returned = not lease.here
         lease.until, lease.leaves, lease.here, lease.dead = self.clock() + self.lease_s, math.inf, True, False
         return returned
 
-    def open_line(self, worker: Worker) -> None:
+    def open_line(self, process: ExecutorProcess) -> None:
         """Record the begin of a call that a process keeps open to show life."""
-        self._held[worker.executor].lines += 1
+        self._held[process.executor].lines += 1
 
-    def close_line(self, worker: Worker, broken: bool) -> None:
+    def close_line(self, process: ExecutorProcess, broken: bool) -> None:
         """Record the end of such a call.
 
         Args:
-            worker: The process.
+            process: The process.
             broken: Whether its connection broke. Unless another call is open, the process is then away after a moment.
 
         """
-        lease = self._held.get(worker.executor)
-        if lease is not None and lease.worker == worker:
+        lease = self._held.get(process.executor)
+        if lease is not None and lease.process == process:
             lease.lines -= 1
             if broken and not lease.lines:
                 lease.leaves = min(lease.leaves, self.clock() + _GRACE_S)
 
-    def end(self, worker: Worker) -> bool:
+    def end(self, process: ExecutorProcess) -> bool:
         """End the lease of a process that leaves in order; return whether it had one."""
-        lease = self._held.get(worker.executor)
-        if lease is None or lease.worker != worker:
+        lease = self._held.get(process.executor)
+        if lease is None or lease.process != process:
             return False
-        del self._held[worker.executor]
+        del self._held[process.executor]
         return True
 
-    def lapse(self) -> list[tuple[Worker, bool]]:
+    def lapse(self) -> list[tuple[ExecutorProcess, bool]]:
         """Return the processes lost since the last call, each with whether its lease has run out."""
         now, lost = self.clock(), []
         for lease in self._held.values():
             dead = now >= lease.until
             if (lease.here and now >= lease.leaves) or (dead and not lease.dead):
                 lease.here, lease.dead = False, dead
-                lost.append((lease.worker, dead))
+                lost.append((lease.process, dead))
         return lost
 
     def next_lapse(self) -> float:
@@ -148,10 +148,10 @@ class Leases:
         """Return the numbers of the executors that are present."""
         return {executor for executor, lease in self._held.items() if lease.here}
 
-    def serves(self, worker: Worker) -> bool:
+    def serves(self, process: ExecutorProcess) -> bool:
         """Return whether a process holds its number and is present."""
-        lease = self._held.get(worker.executor)
-        return lease is not None and lease.worker == worker and lease.here
+        lease = self._held.get(process.executor)
+        return lease is not None and lease.process == process and lease.here
 
     def in_words(self) -> str:
         """Write how long ago each executor last showed life."""

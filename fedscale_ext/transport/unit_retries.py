@@ -7,11 +7,12 @@ the attempt, so a job's result does not depend on faults.
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
+from fedscale_ext.transport.units import Attempt, Dropped, Unit
 
 
 def fault_summary(counts: Mapping[str, int]) -> str:
@@ -20,52 +21,13 @@ def fault_summary(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {one[fault] if n == 1 else fault}" for fault, n in sorted(counts.items()))
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Work that one executor does at once.
-
-    Attributes:
-        id: Number of the unit; later units have greater numbers.
-        event: Name of its kind of work.
-        header: The JSON part of its message.
-        models: Keys of the models whose states it needs.
-        sections: Makes further sections of its message, by name, except those that it is given. It is called for every
-            attempt, from any thread.
-        cached: Names of sections that a process has in its cache, and their labels there. Any thread may call it. A
-            unit goes to the process that has most.
-
-    """
-
-    id: int
-    event: str
-    header: Mapping[str, Any]
-    models: tuple[str, ...]
-    sections: Callable[[Container[str]], Mapping[str, bytes]] | None = None
-    cached: Callable[[Worker], Mapping[str, str]] | None = None
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """A unit that an executor runs, and the number of this attempt, counted from 1."""
-
-    unit: Unit
-    attempt: int
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """The result of a unit that was given up, with the reason."""
-
-    reason: str
-
-
 @dataclass
 class _Entry:
     unit: Unit
     attempt: int = 0
-    holder: Worker | None = None
-    left: set[Worker] = field(default_factory=set)  # lost while they held it: they die or come back
-    died: set[Worker] = field(default_factory=set)
+    holder: ExecutorProcess | None = None
+    left: set[ExecutorProcess] = field(default_factory=set)  # lost while they held it: they die or come back
+    died: set[ExecutorProcess] = field(default_factory=set)
     raised: list[tuple[str, str]] = field(default_factory=list)  # executor, reason
 
     @property
@@ -75,7 +37,7 @@ class _Entry:
     @property
     def spoilt(self) -> set[str]:
         """Numbers of the executors that failed at it."""
-        return {worker.executor for worker in self.died} | {executor for executor, _ in self.raised}
+        return {process.executor for process in self.died} | {executor for executor, _ in self.raised}
 
 
 class UnitTracker:
@@ -90,7 +52,7 @@ class UnitTracker:
         self._tries = tries
         self._entries: dict[int, _Entry] = {}  # of units that are not done
         self._open: deque[int] = deque()
-        self._held: dict[Worker, int] = {}
+        self._held: dict[ExecutorProcess, int] = {}
         self._last = 0  # id of the newest unit; older ones without an entry are done
         self.results: dict[int, Any] = {}
         self.settled = 0  # results and dropped units so far; a waiting thread sees progress by it
@@ -103,7 +65,7 @@ class UnitTracker:
             self._open.append(unit.id)
             self._last = max(self._last, unit.id)
 
-    def next(self, worker: Worker, here: Set[str]) -> Assignment | None:
+    def next(self, process: ExecutorProcess, here: Set[str]) -> Attempt | None:
         """Assign a unit to a process and return it; None if there is none for it.
 
         A process that already holds a unit gets it again, because its message was lost. An executor that failed at a
@@ -111,70 +73,70 @@ class UnitTracker:
         has most already, else the first.
 
         Args:
-            worker: The process that requests work.
+            process: The process that requests work.
             here: Numbers of the executors that are present.
 
         """
-        entry = self._held_by(worker)
+        entry = self._held_by(process)
         if entry is None:
-            possible = self._possible(worker.executor, here)
+            possible = self._possible(process.executor, here)
             entry = max(
-                possible, key=lambda each: len(each.unit.cached(worker)) if each.unit.cached else 0, default=None
+                possible, key=lambda each: len(each.unit.cached(process)) if each.unit.cached else 0, default=None
             )
         if entry is None:
             return None
         if entry.holder is None:
             self._open.remove(entry.unit.id)
-            entry.holder, entry.attempt = worker, entry.attempt + 1
-            self._held[worker] = entry.unit.id
+            entry.holder, entry.attempt = process, entry.attempt + 1
+            self._held[process] = entry.unit.id
             if entry.attempt > 1:
                 self.counts["work units handed out again"] += 1
-        return Assignment(entry.unit, entry.attempt)
+        return Attempt(entry.unit, entry.attempt)
 
-    def has_work(self, worker: Worker, here: Set[str]) -> bool:
+    def has_work(self, process: ExecutorProcess, here: Set[str]) -> bool:
         """Return whether :meth:`next` would assign a unit to the process."""
-        return self._held_by(worker) is not None or any(True for _ in self._possible(worker.executor, here))
+        return self._held_by(process) is not None or any(True for _ in self._possible(process.executor, here))
 
-    def accept(self, worker: Worker, unit: int, attempt: int, result: Any) -> str | None:
+    def accept(self, process: ExecutorProcess, unit: int, attempt: int, result: Any) -> str | None:
         """Record a result; return the fault for which it does not count, or None if it counts."""
-        fault = self._fault(worker, unit, attempt)
+        fault = self._fault(process, unit, attempt)
         if fault is None:
             self._settle(unit, result)
         return fault
 
-    def fail(self, worker: Worker, unit: int, attempt: int, reason: str) -> str | None:
+    def fail(self, process: ExecutorProcess, unit: int, attempt: int, reason: str) -> str | None:
         """Record that a process failed at its unit; return the fault for which this does not count, or None."""
-        fault = self._fault(worker, unit, attempt)
+        fault = self._fault(process, unit, attempt)
         if fault is None:
-            self._entries[unit].raised.append((worker.executor, reason))
+            self._entries[unit].raised.append((process.executor, reason))
             self._put_back(self._entries[unit])
         return fault
 
-    def held(self, worker: Worker, unit: int) -> Unit | None:
+    def held(self, process: ExecutorProcess, unit: int) -> Unit | None:
         """Return the unit with this number if the process holds it, else None."""
-        entry = self._held_by(worker)
+        entry = self._held_by(process)
         return entry.unit if entry is not None and entry.unit.id == unit else None
 
-    def leave(self, worker: Worker, dead: bool) -> None:
+    def leave(self, process: ExecutorProcess, dead: bool) -> None:
         """Record that a process was lost.
 
         Its unit moves back to the front of the queue. If the process is dead, the unit has failed once more.
         """
         for entry in list(self._entries.values()):
-            if entry.holder == worker:
-                entry.left.add(worker)
+            if entry.holder == process:
+                entry.left.add(process)
                 self._put_back(entry)
-            if dead and worker in entry.left:
-                entry.left.remove(worker)
-                entry.died.add(worker)
+            if dead and process in entry.left:
+                entry.left.remove(process)
+                entry.died.add(process)
                 if entry.holder is None:
                     self._give_up(entry)
 
-    def come_back(self, worker: Worker) -> None:
+    def come_back(self, process: ExecutorProcess) -> None:
         """Record that a lost process lives, so that no unit counts as having killed it."""
         for entry in self._entries.values():
-            entry.left.discard(worker)
-            entry.died.discard(worker)
+            entry.left.discard(process)
+            entry.died.discard(process)
 
     def withdraw(self, units: Iterable[int], reason: str) -> None:
         """Give up those of ``units`` that are not done."""
@@ -187,8 +149,8 @@ class UnitTracker:
         return {entry.holder.executor for number in units & self._entries.keys()
                 if (entry := self._entries[number]).holder is not None}  # fmt: skip
 
-    def _held_by(self, worker: Worker) -> _Entry | None:
-        return self._entries[self._held[worker]] if worker in self._held else None
+    def _held_by(self, process: ExecutorProcess) -> _Entry | None:
+        return self._entries[self._held[process]] if process in self._held else None
 
     def _possible(self, executor: str, here: Set[str]) -> Iterator[_Entry]:
         """Yield the open units that an executor may do, in their order."""
@@ -199,9 +161,9 @@ class UnitTracker:
             if executor not in entry.spoilt or here <= entry.spoilt:
                 yield entry
 
-    def _fault(self, worker: Worker, unit: int, attempt: int) -> str | None:
+    def _fault(self, process: ExecutorProcess, unit: int, attempt: int) -> str | None:
         entry = self._entries.get(unit)
-        if entry is not None and entry.holder == worker and entry.attempt == attempt:
+        if entry is not None and entry.holder == process and entry.attempt == attempt:
             return None
         if entry is not None and 0 < attempt <= entry.attempt:
             fault = "late results dropped"

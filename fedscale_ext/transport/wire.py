@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError
 
 from fedscale_ext.core.types import State
-from fedscale_ext.metrics.files import in_memory
+from fedscale_ext.util.tensor_files import in_memory
 
 _MAGIC = b"FSX"
 VERSION = b"1"  # of this format: one byte

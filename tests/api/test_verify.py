@@ -19,9 +19,9 @@ from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.metrics.chain import START, next_link, state_digests
-from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.metrics.jsonable import line
-from fedscale_ext.server import checkpoint, records
+from fedscale_ext.server import checkpoint_file, records
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 from fedscale_ext.util.token import new_token
 
 JOB = {"model": "cnn_small", "rounds": 5, "eval_interval": 2, "local_steps": 1, "personalise_epochs": 1}
@@ -216,7 +216,7 @@ def test_forged_states_are_found_by_computing_the_round_again(copied: Callable[[
     folder = copied()
     path = folder / "checkpoints" / "checkpoint-000004.safetensors"
     change_tensor(path, "tensor.pool/")
-    saved = checkpoint.read(path)
+    saved = checkpoint_file.read(path)
     states = state_digests(saved.tensors, saved.data["components"])
     change_line(folder, 4, lambda line: line["digests"].update(states))
     forge_chain(folder)
@@ -346,12 +346,12 @@ def test_the_command(
 def test_a_checkpoint_that_the_next_round_wrote_again_has_the_models_of_its_record(copied: Callable[[], Path]) -> None:
     folder = copied()
     path = folder / "checkpoints" / "checkpoint-000005.safetensors"
-    saved = checkpoint.read(path)
+    saved = checkpoint_file.read(path)
     components = {**saved.data["components"], "method": {"searched": 3}}
     for begun, failures in (
         (False, {"checkpoints": "round 5: the state beside the models is not that of the record"}),
         (True, {}),
     ):
         data = {**saved.data, "components": components, "in_next_round": begun}
-        checkpoint.save(path.parent, 5, saved.tensors, data, {}, keep=3)
+        checkpoint_file.save(path.parent, 5, saved.tensors, data, {}, keep=3)
         assert wrong(folder) == failures

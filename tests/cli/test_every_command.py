@@ -16,7 +16,7 @@ from fedscale_ext.cli import main
 from fedscale_ext.cli.app import app
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.report import comparison, single
+from fedscale_ext.report import comparison_plots, job_plots
 
 TRACES = Path(__file__).resolve().parents[2] / "device_traces"
 GOOD = {
@@ -113,8 +113,8 @@ def world(tmp_path, monkeypatch, write_conf):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})  # pictures are the report's tests'
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})  # pictures are the report's tests'
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})
     versions = {"fedscale": "1.0", "fedscale_ext": "0.1.0", "commit": "c0ffee"}
     for seed, name in enumerate(["j-s0", "j-s1", "j-s2", "j-s3", "j-s4", "own"]):
         of_femnist = {} if name == "own" else {"num_clients": 3_400}  # as an entry for the leaderboard needs it

@@ -49,10 +49,10 @@ def start_anew(logs):
 
 
 def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison, single
+    from fedscale_ext.report import comparison_plots, job_plots
 
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})
     code, out, err = call("report", "a-sweep", "-o", tmp_path / "out")
     waits = "note: {} jobs is left out, as no round of it has ended: a-s2.\n"
     assert (code, err) == (0, waits.format("1 of 3"))
@@ -75,10 +75,10 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
 
 
 def test_a_report_says_why_a_seed_did_not_finish(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison, single
+    from fedscale_ext.report import comparison_plots, job_plots
 
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})
     (remembered / "a-s1" / "now" / "summary.json").unlink()
     why = "the aggregator exited with code 2 (round 11: every client failed, training diverged: the loss of 1 of 1)"
     jobs.write(dataclasses.replace(jobs.find("a-s1"), status="failed", reason=why))
@@ -98,10 +98,10 @@ def test_a_folder_is_reported_whose_jobs_record_is_damaged(remembered):
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_report_says_which_seed_lost_its_driver(call, remembered, tmp_path, monkeypatch, finished):
     """A driver that is killed leaves the record as it was: the job failed, as the sweep and ``driver status`` say."""
-    from fedscale_ext.report import comparison, single
+    from fedscale_ext.report import comparison_plots, job_plots
 
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})
     if not finished:
         (remembered / "a-s1" / "now" / "summary.json").unlink()
     jobs.write(dataclasses.replace(jobs.find("a-s1"), status="running", host=platform.node()))
@@ -115,10 +115,10 @@ def test_a_report_says_which_seed_lost_its_driver(call, remembered, tmp_path, mo
 
 
 def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison, single
+    from fedscale_ext.report import comparison_plots, job_plots
 
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})
     code, out, err = call("report", "b", "a", "-o", tmp_path / "out")
     assert (code, err) == (0, "note: The report leaves out b: no started job has this name.\n")
     assert out.splitlines()[-1].startswith("figures")
@@ -130,10 +130,10 @@ def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_p
 
 
 def test_damaged_records_and_jobs_among_others_are_left_out_and_named(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison, single
+    from fedscale_ext.report import comparison_plots, job_plots
 
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})
     record, sweep = jobs.folder("a") / "job.json", sweeps.folder() / "b-sweep.json"
     record.write_text("{half")
     sweep.write_text("{half")

@@ -297,7 +297,7 @@ def test_a_short_table_has_the_best_of_each_family() -> None:
 
 
 def test_a_pictures_legend_is_whole_with_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedscale_ext.report import pictures
+    from fedscale_ext.report import figure_files
 
     inside: list[bool] = []
 
@@ -308,7 +308,7 @@ def test_a_pictures_legend_is_whole_with_all_families(monkeypatch: pytest.Monkey
         assert len({handle.get_color() for handle in legend.legend_handles}) == len(legend.get_texts())
         return ""
 
-    monkeypatch.setattr(pictures, "svg", measure)
+    monkeypatch.setattr(figure_files, "svg", measure)
     figures = lines()[0].figures
     every = [Measurement("har", "benchmark", 1, {"row": row, "learning_rate": 0.1}, figures) for row in [*ROWS, "mine"]]
     picture(every, "har")

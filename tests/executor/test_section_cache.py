@@ -17,7 +17,7 @@ from fedscale_ext.methods.personal.local import KEY
 from fedscale_ext.tasks.client_tensors import ClientState, section_name
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
 
 JOB = {
     "method": "local",
@@ -85,7 +85,7 @@ def test_a_clients_state_is_sent_to_nobody_who_has_it(job_file: Path, monkeypatc
     assert messages.sent.total() == 0 and messages.cached == {1: 6, 2: 7 + 6, 3: 7 + 6}
     assert messages.lacking == 0
     with monkeypatch.context() as plain:
-        plain.setattr(ClientState, "cached", lambda self, items, worker: {})
+        plain.setattr(ClientState, "cached", lambda self, items, process: {})
         sent = job(job_file, "sent")
     assert messages.sent == {1: 6, 2: 7 + 6, 3: 7 + 6}
     assert_equal(cached, sent)
@@ -115,23 +115,23 @@ def test_a_resumed_job_sends_each_state_once(job_file: Path, monkeypatch: pytest
 
 def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     """As methods do that change what their clients keep."""
-    state, worker, items = {"w": torch.ones(2)}, Worker("1", "a"), [WorkItem(1, KEY), WorkItem(2, KEY)]
+    state, process, items = {"w": torch.ones(2)}, ExecutorProcess("1", "a"), [WorkItem(1, KEY), WorkItem(2, KEY)]
     client_state = ClientState(tmp_path, 2, {KEY: state})
     for item in items:
         client_state.take(1, item, state)
-        client_state.set_cached(item, (worker, f"label {item.client}"))
-    assert client_state.cached(items, worker) == {}  # the round is not over
+        client_state.set_cached(item, (process, f"label {item.client}"))
+    assert client_state.cached(items, process) == {}  # the round is not over
     client_state.settle()
-    assert client_state.cached(items, worker) == {"client_state/0": "label 1", "client_state/1": "label 2"}
-    assert client_state.cached(items, Worker("1", "b")) == {}  # another process of that number
+    assert client_state.cached(items, process) == {"client_state/0": "label 1", "client_state/1": "label 2"}
+    assert client_state.cached(items, ExecutorProcess("1", "b")) == {}  # another process of that number
     client_state.files.write(2, KEY, 1, {"w": torch.zeros(2)})
     client_state.take(2, items[1], state)
-    client_state.set_cached(items[1], (Worker("2", "c"), "another"))
-    assert client_state.cached(items, worker).keys() == {"client_state/0", "client_state/1"}
+    client_state.set_cached(items[1], (ExecutorProcess("2", "c"), "another"))
+    assert client_state.cached(items, process).keys() == {"client_state/0", "client_state/1"}
     client_state.settle()
-    assert client_state.cached(items, worker) == {}
-    assert client_state.cached(items, Worker("2", "c")) == {"client_state/1": "another"}
+    assert client_state.cached(items, process) == {}
+    assert client_state.cached(items, ExecutorProcess("2", "c")) == {"client_state/1": "another"}
     client_state.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
     client_state.files.settle()
-    assert client_state.cached(items, Worker("2", "c")) == {}
+    assert client_state.cached(items, ExecutorProcess("2", "c")) == {}
     assert client_state.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

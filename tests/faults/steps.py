@@ -37,7 +37,7 @@ STEPS: dict[str, tuple[str, str]] = {
     "evaluate": ("before", "fedscale_ext.server.dispatcher:Dispatcher.evaluate"),
     "evaluated_all": ("after", "fedscale_ext.server.dispatcher:Dispatcher.evaluate"),
     "recorded": ("after", "fedscale_ext.server.records:JobRecords.round"),
-    "checkpoint": ("before", "fedscale_ext.server.checkpoint:write_tensors"),
+    "checkpoint": ("before", "fedscale_ext.server.checkpoint_file:write_tensors"),
     "checkpoint_rename": ("before", "os:replace"),
     "checkpoint_renamed": ("after", "os:replace"),
     "finish": ("before", "fedscale_ext.server.records:JobRecords.finish"),

@@ -13,7 +13,7 @@ from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.auc import auc_summary, class_auc, client_auc
 from fedscale_ext.metrics.by_class import class_summary
 from fedscale_ext.metrics.evaluations import write_evaluation
-from fedscale_ext.metrics.files import read_tensors, write_tensors
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 NAN = math.nan
 # client 1 has classes 0 and 1, client 2 no sample, client 3 class 2 alone; of four classes the last is never there

@@ -6,8 +6,8 @@ import torch
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.clients import CLIENTS, read_clients, write_clients
-from fedscale_ext.metrics.files import write_tensors
 from fedscale_ext.population.population import Population
+from fedscale_ext.util.tensor_files import write_tensors
 from fedscale_ext.util.text_columns import pack_texts
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import torch
 
-from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.internal_states import drop_states, write_states
+from fedscale_ext.util.tensor_files import read_tensors
 
 
 def rounds(folder: Path) -> list[int]:

@@ -7,8 +7,8 @@ from safetensors import safe_open
 from synthetic_job import models
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.files import write_tensors
 from fedscale_ext.metrics.models import load_model, save_models
+from fedscale_ext.util.tensor_files import write_tensors
 
 
 def test_models_come_back_with_their_specs(tmp_path: Path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report import comparison, single
+from fedscale_ext.report import comparison_plots, job_plots
 from fedscale_ext.report.arms import Arm, arms_of
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import load_job
@@ -36,5 +36,5 @@ def report(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without plots, for what is about words."""
-    monkeypatch.setattr(comparison, "plots", lambda arms: {})
-    monkeypatch.setattr(single, "plots", lambda job: {})
+    monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
+    monkeypatch.setattr(job_plots, "plots", lambda job: {})

@@ -6,7 +6,7 @@ from written_job import write_job
 
 from fedscale_ext.report.arms import BY_KEY, arms_of, best
 from fedscale_ext.report.cautions import cautions
-from fedscale_ext.report.compared import comparison_rows, lines
+from fedscale_ext.report.comparison_table import comparison_rows, lines
 from fedscale_ext.report.loading import LoadedJob, load_job
 
 

@@ -9,7 +9,7 @@ from written_job import write_job
 
 from fedscale_ext.report.arms import BY_KEY, arms_of, best, settings_table
 from fedscale_ext.report.cautions import cautions
-from fedscale_ext.report.compared import comma_separated, comparison_rows, lines
+from fedscale_ext.report.comparison_table import comma_separated, comparison_rows, lines
 from fedscale_ext.report.loading import load_job
 
 

@@ -16,7 +16,7 @@ from fedscale_ext.metrics.by_class import NOT_ENDED, TEXT
 from fedscale_ext.report.arms import arms_of, shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.classes import NO_CLASSES, class_tables
-from fedscale_ext.report.compared import comma_separated, comparison_rows, lines
+from fedscale_ext.report.comparison_table import comma_separated, comparison_rows, lines
 from fedscale_ext.report.loading import fine_tuned, load_job
 from fedscale_ext.report.tables import summary_table
 

@@ -10,9 +10,9 @@ from written_job import write_job
 from fedscale_ext.report.arms import Arm, arms_of, best, shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.cautions import cautions
-from fedscale_ext.report.compared import Line, comma_separated, comparison_rows, lines, table_notes
+from fedscale_ext.report.columns import BY_KEY
+from fedscale_ext.report.comparison_table import TableRow, comma_separated, comparison_rows, lines, table_notes
 from fedscale_ext.report.disqualified import disqualified
-from fedscale_ext.report.figures import BY_KEY
 from fedscale_ext.report.loading import load_job
 
 FLOOR = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
@@ -27,7 +27,7 @@ def compared(tmp_path: Path) -> Any:
     return make
 
 
-def cell(arms: list[Arm], row: Line, key: str) -> Any:
+def cell(arms: list[Arm], row: TableRow, key: str) -> Any:
     return dict(zip([figure.key for figure in shown(arms)], row.cells, strict=True))[key]
 
 

@@ -6,12 +6,12 @@ import pytest
 from synthetic_job import evaluation, record
 from written_job import CLIENTS, write_job
 
-from fedscale_ext.report import comparison, panels, single
+from fedscale_ext.report import comparison_plots, job_plots, panels
 from fedscale_ext.report.arms import arms_of
 from fedscale_ext.report.devices import DeviceClasses
+from fedscale_ext.report.job_picture import draw
 from fedscale_ext.report.lineage import draw_growth
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.report.plots import draw
 
 
 def test_models_are_in_one_order_by_number():
@@ -32,7 +32,7 @@ def test_a_model_has_the_same_colour_in_all_pictures_of_a_job(tmp_path: Path, ke
     models = [{**model, "key": key, "lineage": {"parent": None, "birth": birth, "steps": []}}
               for birth, key in enumerate(keys)]  # fmt: skip
     job = replace(job, records=records, summary={**job.summary, "models": models})
-    pictures = {name: figure.axes[0] for name, (_, figure) in single.plots(job).items()}
+    pictures = {name: figure.axes[0] for name, (_, figure) in job_plots.plots(job).items()}
     pictures["plot"] = draw(job.header, records).axes[4]
     colour = {}
     for name in ("plot", "participants", "assignment"):
@@ -48,8 +48,8 @@ def test_a_model_has_the_same_colour_in_all_pictures_of_a_job(tmp_path: Path, ke
 def test_marks_stay_below_the_upper_edge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     arms = arms_of([load_job(write_job(tmp_path / "job"))])
     classes = DeviceClasses(["a", "b", "c", "d"], [np.array([0.9, 0.9001, 0.9, 0.9])])
-    monkeypatch.setattr(comparison, "device_classes", lambda arms: classes)
-    axis = comparison.plots(arms)["devices"][1].axes[0]
+    monkeypatch.setattr(comparison_plots, "device_classes", lambda arms: classes)
+    axis = comparison_plots.plots(arms)["devices"][1].axes[0]
     low, high = axis.get_ylim()
     assert low == 0 and high > 0.9001 * 1.05
 
@@ -58,14 +58,14 @@ def test_marks_stay_below_the_upper_edge(tmp_path: Path, monkeypatch: pytest.Mon
 def test_seeds_that_still_run_have_a_mean_up_to_the_first_ones_end(tmp_path: Path, finished: bool, end: int):
     jobs = [load_job(write_job(tmp_path / str(seed), seed=seed, rounds=rounds, finished=finished, method="fedavg",
                                settings={"rounds": 60})) for seed, rounds in enumerate((20, 30))]  # fmt: skip
-    (line,) = comparison.plots(arms_of(jobs))["accuracy_rounds"][1].axes[0].lines
+    (line,) = comparison_plots.plots(arms_of(jobs))["accuracy_rounds"][1].axes[0].lines
     assert list(line.get_xdata())[-1] == end
 
 
 def test_what_an_unfinished_job_lacks_is_said_in_its_row(tmp_path: Path):
     arms = arms_of([load_job(write_job(tmp_path / name, method=name, finished=done))
                     for name, done in (("fedtrans", True), ("fedavg", False))])  # fmt: skip
-    drawn = comparison.plots(arms)
+    drawn = comparison_plots.plots(arms)
     words = [text.get_text() for text in drawn["cost_suite"][1].axes[0].texts]
     assert "not finished: round 20 of 40" in words
     assert "not finished: round 20 of 40" not in [text.get_text() for text in drawn["cost_macs"][1].axes[0].texts]

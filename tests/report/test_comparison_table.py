@@ -5,7 +5,7 @@ from pathlib import Path
 from written_job import write_job
 
 from fedscale_ext.report.arms import arms_of, shown
-from fedscale_ext.report.compared import comma_separated, comparison_rows, has_papers, lines
+from fedscale_ext.report.comparison_table import comma_separated, comparison_rows, has_papers, lines
 from fedscale_ext.report.loading import load_job
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscale_ext.report.courses import Line, mean_course
+from fedscale_ext.report.courses import Curve, mean_course
 
 
 def test_seeds_that_were_tested_at_the_same_places_are_averaged_there() -> None:
@@ -22,7 +22,7 @@ def test_a_seed_with_one_test_more_moves_no_other_point() -> None:
 
 
 def test_a_seed_that_ended_earlier_keeps_its_last_accuracy() -> None:
-    lines: list[Line] = [[(1, 0.1), (2, 0.3)], [(1, 0.2), (2, 0.4), (3, 0.6)]]
+    lines: list[Curve] = [[(1, 0.1), (2, 0.3)], [(1, 0.2), (2, 0.4), (3, 0.6)]]
     x, mean, _ = mean_course(lines, ended=True)
     assert x.tolist() == [1, 2, 3] and mean == pytest.approx([0.15, 0.35, 0.45])
     x, mean, _ = mean_course(lines, ended=False)  # nobody knows what the first one will have in round 3
@@ -38,7 +38,7 @@ _LINES = st.dictionaries(st.integers(1, 20), st.floats(0, 1), min_size=1).map(la
 
 
 @given(st.lists(_LINES, min_size=1, max_size=4))
-def test_the_course_ends_at_the_mean_of_the_results(lines: list[Line]) -> None:
+def test_the_course_ends_at_the_mean_of_the_results(lines: list[Curve]) -> None:
     x, mean, spread = mean_course(lines, ended=True)
     assert mean[-1] == pytest.approx(np.mean([line[-1][1] for line in lines]))
     assert x[-1] == max(line[-1][0] for line in lines) and (np.diff(x) > 0).all()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from written_job import CLIENTS, capacities, write_job
 
-from fedscale_ext.report import single
+from fedscale_ext.report import job_plots
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.devices import assignment, device_classes
 from fedscale_ext.report.loading import LoadedJob, load_job
@@ -53,12 +53,12 @@ def test_a_few_kinds_of_devices_are_a_class_each(tmp_path: Path):
     assert len(device_classes([Arm("a", [one], "femnist"), Arm("c", [many], "femnist")]).names) == 4
     shares = assignment(one)
     assert shares is not None and shares.kinds == ["1 M", "2 M", "4 M"] and shares.share.shape == (2, 3)
-    assert "2 M" in [text.get_text() for text in single.plots(one)["assignment"][1].axes[0].get_xticklabels()]
+    assert "2 M" in [text.get_text() for text in job_plots.plots(one)["assignment"][1].axes[0].get_xticklabels()]
 
 
 def test_long_names_of_models_stand_below_the_plot_of_assignments(tmp_path: Path):
     job = load_job(write_job(tmp_path / "a", personal=True))
-    figure = single.plots(job)["assignment"][1]
+    figure = job_plots.plots(job)["assignment"][1]
     figure.draw_without_rendering()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [f"personal models (m{k})" for k in (0, 1)]
@@ -82,7 +82,7 @@ def test_many_and_long_names_are_not_clipped_and_do_not_squeeze_the_plot(tmp_pat
     keys = [f"{'long-' * 20}{number}@own" for number in range(14)]
     evaluation = replace(job.evaluation, serve=tuple(keys[client % 14] for client in range(CLIENTS)))
     job = replace(job, records=[replace(record, evaluation=evaluation) for record in job.records])
-    figure = single.plots(job)["assignment"][1]
+    figure = job_plots.plots(job)["assignment"][1]
     figure.draw_without_rendering()
     box, panel = figure.legends[0].get_window_extent(), figure.axes[0].get_window_extent()
     assert box.x1 <= figure.bbox.x1 and box.y0 >= 0 and box.y1 < panel.y0

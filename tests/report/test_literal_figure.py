@@ -8,12 +8,12 @@ import pytest
 from synthetic_job import header, records
 from written_job import write_job
 
-from fedscale_ext.report import comparison
+from fedscale_ext.report import comparison_plots
 from fedscale_ext.report.arms import arms_of
+from fedscale_ext.report.figure_files import svg
+from fedscale_ext.report.job_picture import draw
 from fedscale_ext.report.literal_figure import LiteralFigure
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.report.pictures import svg
-from fedscale_ext.report.plots import draw
 
 NAMES = ["cost $5 to $9", r"p$\foo{$q"]  # the second is no formula
 
@@ -42,7 +42,7 @@ def test_legends_have_names_that_begin_with_an_underscore(tmp_path: Path):
     jobs = [load_job(write_job(tmp_path / name, job_name=name, method=method, settings={"learning_rate": rate}))
             for name, method, rate in (("_one", "fedavg", 0.1), ("_two", "fedtrans", 0.2))]  # fmt: skip
     arms = [replace(arm, label=f"_{arm.label}") for arm in arms_of(jobs)]
-    plots = comparison.plots(arms)
+    plots = comparison_plots.plots(arms)
     for name in ("accuracy_rounds", "accuracy_time", "accuracy_macs", "clients_cdf", "devices"):
         assert all(f">{arm.label}<" in svg(plots[name][1]) for arm in arms), name
     named = [replace(one, assignments={"_small": 2, "large": 1}) for one in records(4, every=2)]
@@ -53,5 +53,5 @@ def test_legends_have_names_that_begin_with_an_underscore(tmp_path: Path):
 def test_a_comparison_names_its_rows_literally(tmp_path: Path, name: str):
     data = {"name": name, "generated": False, "digest": "d"}
     jobs = [load_job(write_job(tmp_path / "a", data=data)), load_job(write_job(tmp_path / "b"))]
-    plots = comparison.plots(arms_of(jobs))
+    plots = comparison_plots.plots(arms_of(jobs))
     assert any(f"{name}<" in svg(figure) for _, figure in plots.values())

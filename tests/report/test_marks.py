@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, FIGURES, Figure, arms_of, best
+from fedscale_ext.report.arms import arms_of, best
 from fedscale_ext.report.cautions import cautions
+from fedscale_ext.report.columns import BY_KEY, FIGURES, Column
 from fedscale_ext.report.loading import load_job
 
 
@@ -112,7 +113,7 @@ class _Row:
     state: str = ""
     disqualified: str | None = None
 
-    def comparable(self, figure: Figure) -> tuple[str, int, bool]:
+    def comparable(self, figure: Column) -> tuple[str, int, bool]:
         return "data", 20, False
 
     def mean(self, key: str) -> float:

@@ -9,7 +9,7 @@ import pytest
 from written_job import write_job
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.report import searches, single
+from fedscale_ext.report import job_plots, searches
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import LoadedJob, load_job
 
@@ -56,7 +56,7 @@ def test_a_report_shows_it_of_jobs_that_searched(tmp_path: Path) -> None:
     assert sorted(path.parent.name for path in page.parent.rglob("search.png")) == ["found"]
     assert searches.TITLE in page.read_text(encoding="utf-8")
     plain = load_job(write_job(tmp_path / "plain"))
-    assert searches.tier_searches(plain) == [] and "search" not in single.plots(plain)
+    assert searches.tier_searches(plain) == [] and "search" not in job_plots.plots(plain)
 
 
 @pytest.mark.parametrize("wrong", [{"front": [[1.0]]}, {"score": "good"}, {"scores": None}])

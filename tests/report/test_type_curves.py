@@ -9,7 +9,7 @@ import pytest
 from written_job import write_job
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.report import panels, single, type_curves
+from fedscale_ext.report import job_plots, panels, type_curves
 from fedscale_ext.report.build import build
 from fedscale_ext.report.loading import LoadedJob, load_job
 
@@ -67,7 +67,7 @@ def test_types_that_are_models_have_their_colours_in_all_plots(tmp_path: Path) -
 @pytest.mark.parametrize("results", [None, {}, {"types": []}, {"types": TYPES[:1]}, {"types": TYPES[2:]},
                                      {"types": "large"}])  # fmt: skip
 def test_no_picture_where_there_are_no_types_to_tell_apart(tmp_path: Path, results: Any) -> None:
-    assert "types" not in single.plots(job_with(tmp_path / "a", results))
+    assert "types" not in job_plots.plots(job_with(tmp_path / "a", results))
 
 
 @pytest.mark.parametrize("wrong", [{"curve": [[1]]}, {"curve": [["1", 0.5]]}, {"type": 3}, {"curve": 0.5}])

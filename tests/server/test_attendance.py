@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedscale_ext.server.attendance import Attendance
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 
 INFO: Any = SimpleNamespace(host="here", device="cpu")
 TRAIN = Unit(7, "client_train", {"round": 3, "items": [{}, {}]}, ())

@@ -8,11 +8,11 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics import files
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.tasks.evaluate import Evaluate
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.update_norms import TOO_FAR
+from fedscale_ext.util import tensor_files
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_figures_of_a_test_that_cannot_be_right_are_no_figures(job_file: Path, m
 def test_a_full_disk_ends_the_job_in_a_sentence_and_leaves_the_last_checkpoint_whole(
     job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = files.write_atomic
+    plain = tensor_files.write_atomic
 
     def full(path: Path, *parts: Any) -> None:
         if path.name == "checkpoint-000002.safetensors":
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         plain(path, *parts)
 
-    monkeypatch.setattr(files, "write_atomic", full)
+    monkeypatch.setattr(tensor_files, "write_atomic", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\); make room"):
         fedscale_ext.run(job_file, checkpoint_interval=1)
     monkeypatch.undo()

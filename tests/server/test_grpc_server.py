@@ -21,9 +21,9 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import ALIVE
 from fedscale_ext.transport.joining import read_offer
-from fedscale_ext.transport.leases import Worker
+from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.signing import JOINING
-from fedscale_ext.transport.unit_retries import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.text_columns import pack_texts
 
@@ -257,8 +257,8 @@ def posted(service: Any, *units: Unit) -> Any:
     """Results of units, waited for in a thread; the executor 1 is registered and holds the first one."""
     service.CLIENT_REGISTER(registration(), Context())
     waiting = futures.ThreadPoolExecutor(1).submit(lambda: list(service.board.run(units, 10.0)))
-    handout = service.board.take(Worker("1", "1"), 10.0)
-    assert handout is not None and handout.unit == units[0]
+    attempt = service.board.take(ExecutorProcess("1", "1"), 10.0)
+    assert attempt is not None and attempt.unit == units[0]
     return waiting
 
 

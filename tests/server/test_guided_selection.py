@@ -18,7 +18,6 @@ from fedscale_ext.core.types import Task, Update, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.pruning.lotteryfl import LotteryFLAggregator
 from fedscale_ext.methods.submodel.fluid import FluidAggregator
-from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.guided_selection import guided
@@ -26,6 +25,7 @@ from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.schedule import dropped_bytes, schedule_round
 from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.util.tensor_files import read_tensors
 from server.test_jobs import command, in_process
 
 SMALL = {"model": "cnn_small", "num_participants": 3, "overcommitment": 1.4, "rounds": 5, "eval_interval": 9}

@@ -21,7 +21,6 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.scaffold import ControlVariates
@@ -29,6 +28,7 @@ from fedscale_ext.submodels import narrowed, window
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.training import scaffold as variates
 from fedscale_ext.training.sgd import Sgd
+from fedscale_ext.util.tensor_files import read_tensors
 from server.test_jobs import command
 
 State = dict[str, torch.Tensor]

@@ -10,7 +10,7 @@ from fedscale.cloud import commons
 from fedscale_ext.tasks import calibrate
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import WireError
 
 SIZES = np.array([3, 2, 5])

@@ -21,7 +21,7 @@ from fedscale_ext.tasks.figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import WireError
 
 JOB: dict[str, Any] = {

@@ -22,7 +22,7 @@ from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section
 from fedscale_ext.tasks.evaluate import Gathered
 from fedscale_ext.tasks.figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import WireError
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fedscale_ext.core.types import State, WorkItem
-from fedscale_ext.metrics.files import in_memory, read_section, write_section, write_tensors
 from fedscale_ext.tasks import client_files
 from fedscale_ext.tasks.client_files import ClientFiles, newest_file
 from fedscale_ext.tasks.client_tensors import ClientState, ReadTensors
 from fedscale_ext.transport import wire
+from fedscale_ext.util.tensor_files import in_memory, read_section, write_section, write_tensors
 
 KEY = "model: a"
 

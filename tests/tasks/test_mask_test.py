@@ -18,7 +18,7 @@ from fedscale_ext.tasks import figures as measures
 from fedscale_ext.tasks.evaluate import Gathered
 from fedscale_ext.tasks.figures import COLUMNS, MASKED_COLUMNS, figures_section, ranked
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import WireError
 
 

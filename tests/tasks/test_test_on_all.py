@@ -14,15 +14,15 @@ from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.pruned_types import unpack_channels
-from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.report.tables import summary_table
 from fedscale_ext.tasks.figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.test_on_all import EVENT
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import WireError
+from fedscale_ext.util.tensor_files import read_tensors
 
 JOB: dict[str, Any] = {"model": "lenet_6k", "rounds": 1, "test_on_all": True, "learning_rate": 0.02}
 LOGITS = {"fedmd.types": ["single_exit_mlp", "lenet_6k"], "fedmd.ranges": ["1-4", "5-7"], "public_samples": 6}

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.files import write_tensors
 from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
 from fedscale_ext.tasks.tested_tensors import FILE, keep_tested, read_tested
+from fedscale_ext.util.tensor_files import write_tensors
 
 
 def shared(folder: Path, *, tested: bool) -> SharedTensors:

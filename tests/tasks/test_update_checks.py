@@ -28,7 +28,7 @@ from fedscale_ext.tasks.update_checks import (
 )
 from fedscale_ext.training.update_norms import TOO_FAR
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 
 REFERENCE = {"w": torch.zeros(2, 2), "n": torch.tensor(3)}
 FIGURES = {"samples": 10, "trained": 20, "steps": 4, "loss": 0.5, "utility": 1.0}

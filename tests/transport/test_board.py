@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from fedscale_ext.transport.board import Board, BoardTimeout, NoExecutors
-from fedscale_ext.transport.leases import Leases, NotRegistered, NumberInUse, Superseded, Worker
-from fedscale_ext.transport.unit_retries import Assignment, Dropped, Unit, UnitTracker, fault_summary
+from fedscale_ext.transport.leases import ExecutorProcess, Leases, NotRegistered, NumberInUse, Superseded
+from fedscale_ext.transport.unit_retries import UnitTracker, fault_summary
+from fedscale_ext.transport.units import Attempt, Dropped, Unit
 
-A, B = Worker("1", "a"), Worker("2", "b")
+A, B = ExecutorProcess("1", "a"), ExecutorProcess("2", "b")
 
 
 def unit(number: int) -> Unit:
@@ -25,28 +26,30 @@ class Clock:
 class Timed(Board):
     """A board on a clock that stands still, whose waiting tests do by hand."""
 
-    def __init__(self, *workers: Worker, lease_s: float = 30.0, tries: int = 2, replacement_s: float = 100.0) -> None:
+    def __init__(
+        self, *processes: ExecutorProcess, lease_s: float = 30.0, tries: int = 2, replacement_s: float = 100.0
+    ) -> None:
         self.clock = Clock()
         self.tracker = UnitTracker(tries)
         super().__init__(Leases(lease_s, self.clock), self.tracker, replacement_s)
-        for worker in workers:
-            self.register(worker)
+        for process in processes:
+            self.register(process)
 
-    def take_now(self, worker: Worker) -> Assignment | None:
-        return self.take(worker, 0.0)
+    def take_now(self, process: ExecutorProcess) -> Attempt | None:
+        return self.take(process, 0.0)
 
-    def after(self, seconds: float, *alive: Worker) -> None:
+    def after(self, seconds: float, *alive: ExecutorProcess) -> None:
         """So much later; processes that showed signs of life meanwhile."""
         self.clock.now += seconds
-        for worker in alive:
-            self.renew(worker)
+        for process in alive:
+            self.renew(process)
         self.lapse()
 
 
-def ready(*workers: Worker) -> Board:
+def ready(*processes: ExecutorProcess) -> Board:
     board = Board()
-    for worker in workers:
-        board.register(worker)
+    for process in processes:
+        board.register(process)
     return board
 
 
@@ -57,16 +60,16 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def work(board: Board, worker: Worker, count: int, results: dict[int, str]) -> None:
+def work(board: Board, process: ExecutorProcess, count: int, results: dict[int, str]) -> None:
     for _ in range(count):
-        taken = board.take(worker, 5.0)
+        taken = board.take(process, 5.0)
         assert taken is not None
-        board.complete(worker, taken.unit.id, taken.attempt, results[taken.unit.id])
+        board.complete(process, taken.unit.id, taken.number, results[taken.unit.id])
 
 
 def test_results_stand_in_the_order_of_the_units_whoever_did_them() -> None:
     board, results = ready(A, B), {number: f"result {number}" for number in range(6)}
-    threads = [threading.Thread(target=work, args=(board, worker, 3, results)) for worker in (A, B)]
+    threads = [threading.Thread(target=work, args=(board, process, 3, results)) for process in (A, B)]
     for thread in threads:
         thread.start()
     assert list(board.run([unit(number) for number in range(6)], 5.0)) == list(results.values())
@@ -97,7 +100,7 @@ def test_where_a_quorum_decides_the_missing_units_are_given_up_together() -> Non
 def test_only_the_holder_may_complete_a_unit_and_only_once() -> None:
     board = Timed(A, B)
     board.tracker.add([unit(1)])
-    assert board.take_now(A) == Assignment(unit(1), 1)
+    assert board.take_now(A) == Attempt(unit(1), 1)
     assert board.complete(B, 1, 1, "forged") == "late results dropped"
     assert board.complete(A, 1, 2, "of an attempt that was never made") == "unplanned results dropped"
     assert board.complete(A, 99, 1, "never asked for") == "unplanned results dropped"
@@ -112,7 +115,7 @@ def test_a_process_that_asks_again_gets_the_unit_that_it_holds() -> None:
     board = Timed(A, B)
     board.tracker.add([unit(1), unit(2)])
     assert [board.take_now(A), board.take_now(A), board.take_now(B)] == [
-        Assignment(unit(1), 1), Assignment(unit(1), 1), Assignment(unit(2), 1)]  # fmt: skip
+        Attempt(unit(1), 1), Attempt(unit(1), 1), Attempt(unit(2), 1)]  # fmt: skip
 
 
 def test_a_process_that_leaves_in_order_gives_its_unit_back_which_has_not_failed() -> None:
@@ -121,7 +124,7 @@ def test_a_process_that_leaves_in_order_gives_its_unit_back_which_has_not_failed
     board.take_now(A)
     board.leave(A)
     assert board.here == {"2"}
-    assert board.take_now(B) == Assignment(unit(1), 2)
+    assert board.take_now(B) == Attempt(unit(1), 2)
     board.leave(A)  # said twice
     with pytest.raises(NotRegistered):
         board.renew(A)
@@ -129,8 +132,8 @@ def test_a_process_that_leaves_in_order_gives_its_unit_back_which_has_not_failed
     board.after(1000.0)
     assert board.faults() == {"work units handed out again": 1}
     assert not board.tracker.results
-    board.register(anew := Worker("1", "c"))
-    assert board.take_now(anew) == Assignment(unit(1), 3)
+    board.register(anew := ExecutorProcess("1", "c"))
+    assert board.take_now(anew) == Attempt(unit(1), 3)
 
 
 def test_a_call_that_shows_life_may_end_after_its_process_has_left() -> None:
@@ -147,16 +150,16 @@ def test_a_job_that_all_executors_have_left_names_that() -> None:
 
 
 def test_a_replaced_process_gives_its_unit_back_and_is_sent_away() -> None:
-    board, anew = Timed(A, B), Worker("1", "c")
+    board, anew = Timed(A, B), ExecutorProcess("1", "c")
     board.tracker.add([unit(1), unit(2)])
     board.take_now(A)
     board.register(anew)
     for call in (board.take_now, board.renew):
         with pytest.raises(Superseded, match="executor 1"):
             call(A)
-    assert board.take_now(B) == Assignment(unit(1), 2)  # in front of the others
+    assert board.take_now(B) == Attempt(unit(1), 2)  # in front of the others
     assert board.complete(A, 1, 1, "late") == "late results dropped"
-    assert board.take_now(anew) == Assignment(unit(2), 1)
+    assert board.take_now(anew) == Attempt(unit(2), 1)
 
 
 def test_registering_again_changes_nothing() -> None:
@@ -169,7 +172,7 @@ def test_registering_again_changes_nothing() -> None:
 
 
 def test_a_message_of_an_older_process_does_not_displace_a_newer_one_that_is_there() -> None:
-    board, anew = Timed(A), Worker("1", "c")
+    board, anew = Timed(A), ExecutorProcess("1", "c")
     board.register(anew)
     with pytest.raises(NumberInUse, match="started later"):
         board.register(A)
@@ -191,15 +194,15 @@ def test_the_unit_of_an_executor_without_a_sign_of_life_goes_to_another() -> Non
     assert board.take_now(B) is None
     board.after(1.0, B)
     assert board.here == {"2"}
-    assert board.take_now(B) == Assignment(unit(1), 2)
+    assert board.take_now(B) == Attempt(unit(1), 2)
     assert board.complete(A, 1, 1, "late") == "late results dropped"
     assert board.faults() == {"executors lost": 1, "work units handed out again": 1, "late results dropped": 1}
 
 
-def stay(board: Board, worker: Worker, alive: list[bool]) -> threading.Thread:
-    thread = threading.Thread(target=lambda: board.stay(worker, 5.0, lambda: alive[0]))
+def stay(board: Board, process: ExecutorProcess, alive: list[bool]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: board.stay(process, 5.0, lambda: alive[0]))
     thread.start()
-    until(lambda: board._leases._held[worker.executor].lines)
+    until(lambda: board._leases._held[process.executor].lines)
     return thread
 
 
@@ -215,12 +218,12 @@ def test_a_broken_connection_is_noticed_before_the_lease_ends_but_is_no_proof_of
     assert board.here == {"1", "2"}  # it has a moment to come back
     board.after(1.0, B)
     assert board.here == {"2"}
-    assert board.take_now(B) == Assignment(unit(1), 2)
+    assert board.take_now(B) == Attempt(unit(1), 2)
     board.fail(B, 1, 2, "ValueError")
     assert board.take_now(B) is None  # it failed here, and perhaps killed A: that decides
     board.after(1.0, A)
     assert board.here == {"1", "2"}
-    assert board.take_now(A) == Assignment(unit(1), 3)
+    assert board.take_now(A) == Attempt(unit(1), 3)
     assert board.complete(A, 1, 3, "right") is None
 
 
@@ -240,15 +243,15 @@ def test_a_connection_that_was_opened_anew_before_the_old_one_broke_holds() -> N
 
 
 def test_a_unit_that_kills_two_executors_is_dropped() -> None:
-    board, third = Timed(A, B, Worker("3", "c")), Worker("3", "c")
+    board, third = Timed(A, B, ExecutorProcess("3", "c")), ExecutorProcess("3", "c")
     board.tracker.add([unit(1), unit(2)])
     board.take_now(A)
     board.after(20.0, B, third)
     board.after(20.0, B, third)
-    assert board.take_now(B) == Assignment(unit(1), 2)
+    assert board.take_now(B) == Attempt(unit(1), 2)
     board.after(20.0, third)
     board.after(20.0, third)
-    assert board.take_now(third) == Assignment(unit(2), 1)
+    assert board.take_now(third) == Attempt(unit(2), 1)
     assert board.tracker.results == {1: Dropped("its work unit failed 2 times: each time the executor ended")}
 
 
@@ -267,7 +270,7 @@ def test_a_unit_that_raises_twice_on_the_only_executor_is_dropped() -> None:
     board = Timed(A)
     board.tracker.add([unit(1)])
     for attempt in (1, 2):
-        assert board.take_now(A) == Assignment(unit(1), attempt)
+        assert board.take_now(A) == Attempt(unit(1), attempt)
         board.fail(A, 1, attempt, "ValueError")
     assert isinstance(board.tracker.results[1], Dropped)
 
@@ -279,12 +282,12 @@ def test_where_the_others_are_gone_an_executor_tries_again_what_failed_on_it() -
     board.fail(A, 1, 1, "ValueError")
     assert board.take_now(A) is None
     board.after(40.0, A)
-    assert board.take_now(A) == Assignment(unit(1), 2)
+    assert board.take_now(A) == Attempt(unit(1), 2)
 
 
 @pytest.mark.parametrize("come_back", [Timed.renew, Timed.register])
 def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit(
-    come_back: Callable[[Timed, Worker], None],
+    come_back: Callable[[Timed, ExecutorProcess], None],
 ) -> None:
     board = Timed(A, B)
     board.tracker.add([unit(1)])
@@ -293,7 +296,7 @@ def test_one_that_was_lost_and_comes_back_was_not_killed_by_its_unit(
     come_back(board, A)
     board.take_now(B)
     board.after(40.0, A)
-    assert board.take_now(A) == Assignment(unit(1), 3)  # only B counts
+    assert board.take_now(A) == Attempt(unit(1), 3)  # only B counts
 
 
 def test_with_nobody_left_the_wait_for_a_replacement_is_bounded_and_names_them() -> None:
@@ -316,10 +319,10 @@ def test_a_replacement_in_time_goes_on() -> None:
     board.take_now(A)
     board.after(40.0)
     board.after(90.0)
-    anew = Worker("1", "b")
+    anew = ExecutorProcess("1", "b")
     board.register(anew)
     board.lapse()
-    assert board.take_now(anew) == Assignment(unit(1), 2)
+    assert board.take_now(anew) == Attempt(unit(1), 2)
     board.after(20.0, anew)
     board.complete(anew, 1, 2, "right")
     assert board._await(1, {1}, 10.0) == "right"
@@ -327,7 +330,7 @@ def test_a_replacement_in_time_goes_on() -> None:
 
 def test_a_ping_that_nobody_waits_for_takes_no_unit() -> None:
     board, alive = ready(A, B), [True]
-    taken: list[Assignment | None] = []
+    taken: list[Attempt | None] = []
     thread = threading.Thread(target=lambda: taken.append(board.take(A, 5.0, lambda: alive[0])))
     thread.start()
     alive[0] = False
@@ -337,11 +340,11 @@ def test_a_ping_that_nobody_waits_for_takes_no_unit() -> None:
 
 
 def test_closing_lets_every_waiting_executor_go() -> None:
-    workers = [Worker(str(number), "s") for number in range(3)]
-    board = ready(*workers)
-    taken: list[Assignment | None] = []
-    threads = [threading.Thread(target=lambda w=worker: taken.append(board.take(w, 30.0))) for worker in workers]
-    threads.append(threading.Thread(target=lambda: board.stay(workers[0], 30.0, lambda: True)))
+    processes = [ExecutorProcess(str(number), "s") for number in range(3)]
+    board = ready(*processes)
+    taken: list[Attempt | None] = []
+    threads = [threading.Thread(target=lambda w=process: taken.append(board.take(w, 30.0))) for process in processes]
+    threads.append(threading.Thread(target=lambda: board.stay(processes[0], 30.0, lambda: True)))
     for thread in threads:
         thread.start()
     board.close()
@@ -358,16 +361,16 @@ def test_one_fault_is_written_in_the_singular() -> None:
 
 def test_a_unit_goes_to_the_process_that_has_most_of_it_and_to_any_rather_than_to_nobody() -> None:
     def of(number: int, **held: int) -> Unit:
-        labels = {worker: dict.fromkeys(map(str, range(count)), "label") for worker, count in held.items()}
-        return Unit(number, "train", {}, (), None, lambda worker: labels.get(worker.session, {}))
+        labels = {process: dict.fromkeys(map(str, range(count)), "label") for process, count in held.items()}
+        return Unit(number, "train", {}, (), None, lambda process: labels.get(process.session, {}))
 
     board = Timed(A, B)
     board.tracker.add([unit(1), of(2, b=2), of(3, a=1, b=1), of(4, a=2)])
     taken = []
-    for worker in (A, B, A, B):
-        assignment = board.take_now(worker)
-        assert assignment is not None
-        board.complete(worker, assignment.unit.id, assignment.attempt, "done")
-        taken.append(assignment.unit.id)
+    for process in (A, B, A, B):
+        attempt = board.take_now(process)
+        assert attempt is not None
+        board.complete(process, attempt.unit.id, attempt.number, "done")
+        taken.append(attempt.unit.id)
     assert taken == [4, 2, 3, 1]
     assert board.take_now(A) is None

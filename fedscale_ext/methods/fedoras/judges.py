@@ -29,7 +29,7 @@ from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, SupernetTra
 from fedscale_ext.models.supernet.family import restricted
 from fedscale_ext.population.clock import TRAINING_FACTOR, completion_times
 from fedscale_ext.tasks.units import SPREAD, in_parts
-from fedscale_ext.transport.unit_retries import Dropped
+from fedscale_ext.transport.units import Dropped
 from fedscale_ext.transport.wire import WireError
 
 if TYPE_CHECKING:

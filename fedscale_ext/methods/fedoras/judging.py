@@ -17,7 +17,7 @@ from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.figures import COLUMNS, figures_section
 from fedscale_ext.tasks.kind import Answer, Kind, Worker
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.unit_retries import Unit
+from fedscale_ext.transport.units import Unit
 
 EVENT = "judge"  # of such a unit, beside FedScale's events
 

@@ -23,10 +23,10 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.averaging.server_optimizer import ServerOptimizer
 from fedscale_ext.methods.fedtrans import client_manager, model_aggregator, model_transformer
 from fedscale_ext.methods.fedtrans.client_manager import LossHistory
-from fedscale_ext.methods.fedtrans.internals import step_axes
 from fedscale_ext.methods.fedtrans.model_aggregator import Lineage
 from fedscale_ext.methods.fedtrans.model_transformer import Transformation
 from fedscale_ext.methods.fedtrans.params import FedTransParams
+from fedscale_ext.methods.fedtrans.transformation_records import step_axes
 from fedscale_ext.metrics.convergence import mean_accuracies, stalled
 from fedscale_ext.server.announcements import ModelChoice
 

@@ -9,7 +9,7 @@ from server.test_jobs import command
 
 import fedscale_ext
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.files import read_tensors
+from fedscale_ext.util.tensor_files import read_tensors
 
 JOB: dict[str, Any] = {"num_participants": 5, "eval_interval": 1}
 # keys of a method, and the loss on clients' test samples that was recorded

@@ -15,11 +15,11 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.personal.local import KEY, LocalAggregator
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, enter, floating_tensors
-from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort
+from fedscale_ext.util.tensor_files import read_tensors
 from methods.harness import equal, play, pool_states, samples, server
 
 SHAPE, CLASSES = (1, 8, 8), 5

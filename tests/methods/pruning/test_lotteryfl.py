@@ -23,7 +23,6 @@ from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.lotteryfl import LotteryClient, LotteryFLAggregator
-from fedscale_ext.metrics.files import read_tensors
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.server.grpc_server import Coordinator
@@ -32,6 +31,7 @@ from fedscale_ext.submodels import narrowed, rate_of
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.util.tensor_files import read_tensors
 from methods.harness import SHAPE, judged_right, samples, server, trained, updates_for
 
 State = dict[str, torch.Tensor]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedscale_ext.report.arms import Arm, best, equal_values, shown, with_fine_tuned
-from fedscale_ext.report.figures import Figure
+from fedscale_ext.report.columns import Column
 from fedscale_ext.report.loading import FineTunedJob
 from fedscale_ext.report.published import paper_row
 
@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableRow:
     """A row of a ``kind``.
 
     ``index`` is that of its arm, None for a paper's row and a floor. ``marks`` say what sets the row apart.
@@ -49,19 +49,19 @@ class Line:
     marks: Sequence[str] = ()
 
 
-def lines(arms: Sequence[Arm], by_class: bool = False) -> list[Line]:
+def lines(arms: Sequence[Arm], by_class: bool = False) -> list[TableRow]:
     """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floors.
 
     ``by_class``: rows have the figures of classes, too.
     """
     figures, entries = shown(arms, by_class), with_fine_tuned(arms)
     tops = {figure.key: best([arm for _, arm in entries], figure) for figure in figures}
-    rows: list[Line] = []
+    rows: list[TableRow] = []
     for number, (index, arm) in enumerate(entries):
         cells = [_cell(arm, figure, number in tops[figure.key]) for figure in figures]
         seeds = ", ".join(map(str, arm.seeds))
         kind: Kind = "tuned" if isinstance(arm.jobs[0], FineTunedJob) else "arm"
-        rows.append(Line(arm.label, seeds, arm.data, cells, index, arm.state, kind, _marks(arm)))
+        rows.append(TableRow(arm.label, seeds, arm.data, cells, index, arm.state, kind, _marks(arm)))
         if [one for one, _ in entries[number + 1 : number + 2]] != [index]:  # the last row of this arm
             rows += _paper_rows(arm, figures)
     return rows + _floors(arms, figures)
@@ -71,18 +71,18 @@ def _marks(arm: Arm) -> list[str]:
     return [*([PERSONAL] if arm.personal else []), *([BEYOND] if arm.beyond_capacity else [])]
 
 
-def _paper_rows(arm: Arm, figures: Sequence[Figure]) -> list[Line]:
+def _paper_rows(arm: Arm, figures: Sequence[Column]) -> list[TableRow]:
     """A paper's row for the arm's method on its (real) data, if one was published."""
     header = arm.jobs[0].header
     where, paper = paper_row(header)
     cells = [Cell(figure.tell(paper[figure.key]) if figure.key in paper else "–") for figure in figures]
-    return [Line(f"{header['method']}: {where}", "", "", cells, None, kind="paper")] if paper else []
+    return [TableRow(f"{header['method']}: {where}", "", "", cells, None, kind="paper")] if paper else []
 
 
-def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
+def _floors(arms: Sequence[Arm], figures: Sequence[Column]) -> list[TableRow]:
     """What clients reach without a model, for each data set of the arms whose jobs recorded it, under all of its names;
     where the same data were split in several ways, with the names of the arms."""
-    rows: dict[tuple[str, ...], Line] = {}
+    rows: dict[tuple[str, ...], TableRow] = {}
     labels: dict[tuple[str, ...], list[str]] = {}
     names: dict[str, list[str]] = {}  # of data, by their digest
     for arm in arms:
@@ -94,7 +94,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
             cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
             data = ", ".join(dict.fromkeys(names[job.digest]))
             key = (kind, data, *(cell.value for cell in cells))
-            rows.setdefault(key, Line(_FLOORS[kind], "", data, cells, None, kind="floor"))
+            rows.setdefault(key, TableRow(_FLOORS[kind], "", data, cells, None, kind="floor"))
             labels.setdefault(key, []).append(label)
     splits = Counter((row.label, row.data) for row in rows.values())
     return [
@@ -105,7 +105,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Figure]) -> list[Line]:
     ]
 
 
-def table_notes(rows: Sequence[Line]) -> list[str]:
+def table_notes(rows: Sequence[TableRow]) -> list[str]:
     """Explain the kinds of rows that a table has, in a sentence or two each."""
     notes = []
     if any(PERSONAL in row.marks for row in rows):
@@ -125,7 +125,7 @@ def table_notes(rows: Sequence[Line]) -> list[str]:
     return notes
 
 
-def has_papers(rows: Sequence[Line]) -> bool:
+def has_papers(rows: Sequence[TableRow]) -> bool:
     """Tell whether a row of a paper is among ``rows``."""
     return any(row.kind == "paper" for row in rows)
 
@@ -148,7 +148,7 @@ def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
+def _cell(arm: Arm, figure: Column, top: bool) -> Cell:
     mean = arm.mean(figure.key)
     if mean is None:
         return Cell("–")
@@ -158,7 +158,7 @@ def _cell(arm: Arm, figure: Figure, top: bool) -> Cell:
 
 
 def comparison_rows(
-    arms: Sequence[Arm], compared: Sequence[Line], by_class: bool = False
+    arms: Sequence[Arm], compared: Sequence[TableRow], by_class: bool = False
 ) -> tuple[list[str], list[list[str]]]:
     """Return titles and rows for the terminal, without papers' rows; the best of a column has a star behind it."""
     columns = [(index, figure) for index, figure in enumerate(shown(arms, by_class)) if figure.key in _IN_TERMINAL]

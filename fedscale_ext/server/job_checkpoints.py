@@ -19,7 +19,7 @@ from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.chain import json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.names import HEADER
-from fedscale_ext.server import checkpoint
+from fedscale_ext.server import checkpoint_file
 from fedscale_ext.server.return_checks import check_return
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.util.reading import MEGA, read_json
@@ -138,9 +138,9 @@ class JobCheckpoints:
             "named_files": dict(origin.file_digests),
             "rounds": config.fedscale.rounds,
         }
-        checkpoint.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
+        checkpoint_file.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
         for files in self._client_files:
-            files.drop_unneeded(checkpoint.written_rounds(self.folder))
+            files.drop_unneeded(checkpoint_file.written_rounds(self.folder))
 
     def digests(self, round: int, components: Mapping[str, Stateful]) -> dict[str, str]:
         """Digest the program, the state of all ``components`` and the clients' files that ``round`` wrote.
@@ -155,7 +155,7 @@ class JobCheckpoints:
 
     def drop_after(self, round: int) -> None:
         """Remove the checkpoints and the clients' files of later rounds."""
-        checkpoint.drop_after(self.folder, round)
+        checkpoint_file.drop_after(self.folder, round)
         for files in self._client_files:
             files.drop_after(round)
 
@@ -174,7 +174,7 @@ class JobCheckpoints:
 
         """
         config = self._origin.config
-        saved = checkpoint.load(self.folder, config.decisive(), config.job.resume_from, completed)
+        saved = checkpoint_file.load(self.folder, config.decisive(), config.job.resume_from, completed)
         if saved is None:
             raise UserError(f"nothing to resume: {self.folder} holds no checkpoint; start without --resume")
         self._check(saved)
@@ -196,11 +196,11 @@ class JobCheckpoints:
         news = [*news, f"resumed after round {saved.round}", *([CODE_CHANGED] if changed else [])]
         return saved.round, Progress(data["clock_s"], data["records"], resumed, data["notices"]), news
 
-    def _before(self, saved: checkpoint.Checkpoint) -> checkpoint.Checkpoint:
+    def _before(self, saved: checkpoint_file.Checkpoint) -> checkpoint_file.Checkpoint:
         """Load the newest checkpoint before another one; UserError where there is none."""
         config = self._origin.config
-        rounds = [round for round in checkpoint.written_rounds(self.folder) if round < saved.round]
-        before = checkpoint.load(self.folder, config.decisive(), max(rounds), completed) if rounds else None
+        rounds = [round for round in checkpoint_file.written_rounds(self.folder) if round < saved.round]
+        before = checkpoint_file.load(self.folder, config.decisive(), max(rounds), completed) if rounds else None
         if before is None:
             raise UserError(
                 f"the checkpoint of round {saved.round} is not that of a job's end, and {self.folder} holds none "
@@ -208,7 +208,7 @@ class JobCheckpoints:
             )
         return before
 
-    def _check(self, saved: checkpoint.Checkpoint) -> None:
+    def _check(self, saved: checkpoint_file.Checkpoint) -> None:
         """UserError unless the job may continue from the checkpoint."""
         origin, data, rounds = self._origin, saved.data, self._origin.config.fedscale.rounds
         if saved.round > rounds:
@@ -228,7 +228,7 @@ class JobCheckpoints:
             )
 
 
-def _may_end_there(saved: checkpoint.Checkpoint, rounds: int) -> bool:
+def _may_end_there(saved: checkpoint_file.Checkpoint, rounds: int) -> bool:
     """Whether a job of so many rounds may continue from a checkpoint: some are left, or it was tested as the last."""
     if saved.round < rounds:
         return True

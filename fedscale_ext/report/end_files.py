@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fedscale_ext.metrics.models import FOLDER as MODELS
 from fedscale_ext.metrics.summary import SUMMARY
+from fedscale_ext.report.job_picture import PLOT
 from fedscale_ext.report.lineage import PLOT as GROWTH
-from fedscale_ext.report.plots import PLOT
 from fedscale_ext.report.tables import MARKDOWN
 
 

@@ -17,11 +17,12 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.executor import executor
 from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
-from fedscale_ext.metrics import files, lines, recorder
+from fedscale_ext.metrics import lines, recorder
 from fedscale_ext.models.files import configured_spec
 from fedscale_ext.report.loading import load_job
-from fedscale_ext.server import checkpoint, grpc_server, method_tools, records
+from fedscale_ext.server import checkpoint_file, grpc_server, method_tools, records
 from fedscale_ext.tasks import tested_tensors
+from fedscale_ext.util import tensor_files
 from fedscale_ext.util.code_digest import code_digest
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
@@ -160,14 +161,14 @@ def test_a_job_whose_rounds_are_lowered_to_those_it_has_ends_as_an_undisturbed_o
     keys = {"personalise_epochs": 1, "test_on_all": True, "rounds": 4}
     run(job_file, "undisturbed", **keys)
     expected = result(log_dir(job_file, "undisturbed"))
-    save = checkpoint.save
+    save = checkpoint_file.save
 
     def earlier_save(folder: Path, round: int, tensors: Any, data: dict[str, Any], *rest: Any) -> Path:
         return save(folder, round, tensors, _without(data, "last"), *rest)
 
     with monkeypatch.context() as patched:
         if release == "earlier":  # which did not write whether a round was tested as the last one
-            patched.setattr(checkpoint, "save", earlier_save)
+            patched.setattr(checkpoint_file, "save", earlier_save)
         run(job_file, **{**keys, "rounds": 5})
     said = run(job_file, **keys, resume_from=4)
     assert any("the checkpoint of round 4 is not that of a job's end" in each for each in said)
@@ -326,7 +327,7 @@ def test_a_checkpoint_is_not_continued_with_other_devices_or_another_model_in_th
 
 def test_a_checkpoint_of_another_format_is_refused_with_advice(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr(checkpoint, "_FORMAT", "3")
+        earlier.setattr(checkpoint_file, "_FORMAT", "3")
         run(job_file, rounds=1)
     with pytest.raises(UserError, match=r"in format 4; if an earlier release wrote it, finish the job with that"):
         run(job_file, rounds=2, resume=True)
@@ -336,7 +337,7 @@ def test_a_checkpoint_of_another_format_is_refused_with_advice(job_file: Path, m
 def test_a_full_disk_ends_the_job_with_one_sentence_and_an_intact_checkpoint(
     job_file: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    plain_sync, plain_append = files.os.fsync, lines.GrowingFile.append
+    plain_sync, plain_append = tensor_files.os.fsync, lines.GrowingFile.append
     full = OSError(errno.ENOSPC, "No space left on device")
 
     def sync(handle: int) -> None:
@@ -355,7 +356,7 @@ def test_a_full_disk_ends_the_job_with_one_sentence_and_an_intact_checkpoint(
         if file == "metrics.jsonl":
             patched.setattr(lines.GrowingFile, "append", append)
         else:
-            patched.setattr(files.os, "fsync", sync)
+            patched.setattr(tensor_files.os, "fsync", sync)
         with pytest.raises(UserError) as raised:
             run(job_file)
     assert str(raised.value).startswith("the disk takes no more: ")
@@ -369,7 +370,7 @@ def test_other_errors_of_files_are_no_full_disk(job_file: Path, monkeypatch: pyt
     def fail(*_: Any) -> None:
         raise OSError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(files.os, "replace", fail)
+    monkeypatch.setattr(tensor_files.os, "replace", fail)
     with pytest.raises(PermissionError):
         fedscale_ext.run(job_file)
 

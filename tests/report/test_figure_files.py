@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.report import panels
-from fedscale_ext.report.comparison import _per_cent, figure_of
-from fedscale_ext.report.pictures import COLOURS, FONT, inline, save, style_variables, svg
+from fedscale_ext.report.comparison_plots import _per_cent, figure_of
+from fedscale_ext.report.figure_files import COLOURS, FONT, inline, save, style_variables, svg
 
 
 @pytest.fixture

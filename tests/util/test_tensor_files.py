@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics import files
-from fedscale_ext.metrics.files import read_tensors, write_atomic, write_tensors
+from fedscale_ext.util import tensor_files
+from fedscale_ext.util.tensor_files import read_tensors, write_atomic, write_tensors
 
 TENSORS = {
     "weight": torch.arange(6, dtype=torch.float32).reshape(2, 3) / 7,
@@ -96,7 +96,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def fail(*_args: object) -> None:
         raise OSError(errno.ENOSPC, "disk full")
 
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(tensor_files.os, "fsync", fail)
     with pytest.raises(OSError, match=r"disk full: .*/f'"):
         write_atomic(path, "new")
     assert path.read_text() == "old"

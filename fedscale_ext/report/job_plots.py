@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 
 from fedscale_ext.core.types import is_personal, members
 from fedscale_ext.report import panels, searches, type_curves
-from fedscale_ext.report.comparison import WIDTH, figure_of
+from fedscale_ext.report.comparison_plots import WIDTH, figure_of
 from fedscale_ext.report.devices import Assignment, assignment
 from fedscale_ext.report.lineage import grew, lives
 from fedscale_ext.report.loading import LoadedJob

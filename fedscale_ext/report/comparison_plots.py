@@ -11,9 +11,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.report.arms import Arm, pooled, short
+from fedscale_ext.report.columns import BY_KEY
 from fedscale_ext.report.courses import mean_course
 from fedscale_ext.report.devices import DeviceClasses, device_classes
-from fedscale_ext.report.figures import BY_KEY
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED, legend_entries, legend_label, nothing, prepare
 from fedscale_ext.util.quantities import quantity

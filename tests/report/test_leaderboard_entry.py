@@ -10,8 +10,8 @@ from written_job import write_job
 from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.report.board import TITLES, board
-from fedscale_ext.report.entry import Tuned, configuration, entry, lacks, lacks_of_tuned, write
+from fedscale_ext.report.leaderboard import TITLES, board
+from fedscale_ext.report.leaderboard_entry import Tuned, configuration, entry, lacks, lacks_of_tuned, write
 from fedscale_ext.report.loading import load_job
 from fedscale_ext.server.requirements import check_local_training
 

@@ -11,7 +11,7 @@ from fedscale_ext.util.quantities import quantity
 
 
 @dataclass(frozen=True)
-class Figure:
+class Column:
     """A column of comparisons.
 
     ``title`` names it and ``tell`` writes a value of it. ``more_is_better`` is None where neither direction is better.
@@ -61,30 +61,30 @@ def percent(value: float) -> str:
 
 
 FIGURES = (
-    Figure("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
-    Figure("global", "global accuracy %", True, _global, percent,
+    Column("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
+    Column("global", "global accuracy %", True, _global, percent,
            "of the whole model (its last exit; DepthFL: mean of exits), on the test samples of all clients", rare=True),
-    Figure("tuned", "after fine-tuning %", None, _at_the_end("personalised"), percent,
+    Column("tuned", "after fine-tuning %", None, _at_the_end("personalised"), percent,
            "mean over clients that fine-tune a copy on their own data; it competes in a row of its own", rare=True),
-    Figure("on_all", "on all samples %", True, _at_the_end("on_all"), percent,
+    Column("on_all", "on all samples %", True, _at_the_end("on_all"), percent,
            "each client's model on the test samples of all clients, mean over clients", rare=True),
-    Figure("samples", "over samples %", True, _accuracy("sample_weighted"), percent, "each test sample counts once"),
-    Figure("iqr", "IQR %", False, _accuracy("iqr"), percent, "between the clients' quartiles"),
-    Figure("worst_tenth", "worst tenth %", True, _worst_tenth, percent, "mean of the tenth of clients served worst"),
-    Figure("balanced", "balanced accuracy %", True, _of_classes("balanced_accuracy"), percent,
+    Column("samples", "over samples %", True, _accuracy("sample_weighted"), percent, "each test sample counts once"),
+    Column("iqr", "IQR %", False, _accuracy("iqr"), percent, "between the clients' quartiles"),
+    Column("worst_tenth", "worst tenth %", True, _worst_tenth, percent, "mean of the tenth of clients served worst"),
+    Column("balanced", "balanced accuracy %", True, _of_classes("balanced_accuracy"), percent,
            "each class among a client's test samples counts once; mean over clients", rare=True, of_classes=True),
-    Figure("macro_f1", "macro F1 %", True, _of_classes("macro_f1"), percent,
+    Column("macro_f1", "macro F1 %", True, _of_classes("macro_f1"), percent,
            "mean over a client's classes of their F1; mean over clients", rare=True, of_classes=True),
-    Figure("auc", "AUC %", True, _of_classes("auc"), percent,
+    Column("auc", "AUC %", True, _of_classes("auc"), percent,
            "area under the ROC curve of a class against the others; mean over a client's classes; mean over clients",
            rare=True, of_classes=True),
-    Figure("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
-    Figure("network", "network MB", False, _of("cost", "network_total_mb"), megabytes, "both directions, whole job"),
-    Figure("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), megabytes, "both directions"),
-    Figure("suite", "models MB", False, _of("cost", "storage_suite_mb"), megabytes,
+    Column("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),
+    Column("network", "network MB", False, _of("cost", "network_total_mb"), megabytes, "both directions, whole job"),
+    Column("round_mb", "MB a round", False, _of("cost", "network_per_round_mb"), megabytes, "both directions"),
+    Column("suite", "models MB", False, _of("cost", "storage_suite_mb"), megabytes,
            "all models of the job, also those of clients that have trained one of their own"),
-    Figure("served", "served MB", False, _of("cost", "mean_model_mb"), megabytes,
+    Column("served", "served MB", False, _of("cost", "mean_model_mb"), megabytes,
            "what a client is served, on average"),
-    Figure("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
+    Column("time", "virtual time", False, _of("time", "virtual_s"), seconds, "on FedScale's clock of devices"),
 )  # fmt: skip
 BY_KEY = {figure.key: figure for figure in FIGURES}

@@ -1,6 +1,6 @@
 """Checkpoints: a round's server state in one file that is either whole or refused.
 
-A checkpoint is a tensor file (safetensors with a digest of the whole file, metrics/files.py) named
+A checkpoint is a tensor file (safetensors with a digest of the whole file, util/tensor_files.py) named
 after its round. The JSON part is stored as a tensor of bytes, because a safetensors header is limited
 to 100 MB. Nothing in it is executable.
 """
@@ -16,8 +16,8 @@ import torch
 
 from fedscale_ext.config.changed_settings import changed_settings
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.files import read_tensors, write_tensors
 from fedscale_ext.util.reading import load_json
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 _NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 _JSON = "checkpoint.json"  # name of the tensor of JSON bytes

@@ -9,9 +9,9 @@ from synthetic_job import evaluation, header, record, records
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.recorder import Recorder
-from fedscale_ext.report.comparison import WIDTH, figure_of
+from fedscale_ext.report.comparison_plots import WIDTH, figure_of
+from fedscale_ext.report.job_picture import draw, plot_job
 from fedscale_ext.report.panels import _running_mean, participants
-from fedscale_ext.report.plots import draw, plot_job
 
 
 def title(generated: bool) -> str:
