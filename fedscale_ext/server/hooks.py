@@ -1,4 +1,4 @@
-"""What a method is asked for in a job: the hooks, in the order in which they are called."""
+"""What a method is asked for in a job: the hooks, grouped by when they are called."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from fedscale_ext.tasks.client_tensors import ClientTensors
 
 
 class MethodHooks(MethodTools):
-    """Hooks of a method (a `MultiModelAggregator`), called in the order in which they stand below.
+    """Hooks of a method (a `MultiModelAggregator`), grouped by when they are called.
 
     The base has what hooks may use, and the class attributes by which a method describes itself.
     """
@@ -50,7 +50,7 @@ class MethodHooks(MethodTools):
             )
         return params, private
 
-    # ---- hooks ----
+    # ---- once, before round 1 ----
 
     def init_state(self, population: Population, task: Task) -> None:
         """Put the first model or models into the pool."""
@@ -64,19 +64,11 @@ class MethodHooks(MethodTools):
             do = "does" if len(keys) == 1 else "do"
             yield f"{', '.join(keys)} {do} nothing: no model of this job has BatchNorm"
 
-    def selection_groups(self) -> np.ndarray | None:
-        """Number of the group of each client, int64 [clients], where participants are to come from all groups in
-        proportion; None: from all clients alike. Not asked under differential privacy."""
-        return None
-
-    def candidates(self, round: int) -> tuple[np.ndarray, int]:
-        """Who may be selected for a round, bool [clients], and how many count. Nobody: a round in which no client
-        trains; its models are tested."""
-        return self.eligible, self.args.num_participants
-
-    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """What each participant trains; called before the virtual clock decides who counts."""
-        raise NotImplementedError
+    def possible_items(self) -> list[WorkItem]:
+        """What the clients that may train can be given, as far as the method knows it before the first round. It must
+        leave all state as it is. Under differential privacy, a job that could not shield this is refused before it
+        begins; what :meth:`assign` gives is checked in each round all the same. By default nothing is known."""
+        return []
 
     def client_tensors(self) -> list[ClientTensors]:
         """What is kept of each client from round to round, a kind of tensors each: SCAFFOLD's control variates, where
@@ -84,27 +76,37 @@ class MethodHooks(MethodTools):
         asked = self.config.job.control_variates
         return [ControlVariates(self.log_dir, self.pool, self.weight, self.eligible)] if asked else []
 
+    # ---- each round ----
+
+    def candidates(self, round: int) -> tuple[np.ndarray, int]:
+        """Who may be selected for a round, bool [clients], and how many count. Nobody: a round in which no client
+        trains; its models are tested."""
+        return self.eligible, self.args.num_participants
+
+    def selection_groups(self) -> np.ndarray | None:
+        """Number of the group of each client, int64 [clients], where participants are to come from all groups in
+        proportion; None: from all clients alike. Not asked under differential privacy."""
+        return None
+
+    def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
+        """What each participant trains; called before the virtual clock decides who counts."""
+        raise NotImplementedError
+
     def weight(self, item: WorkItem) -> float:
         """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg).
         Not asked under differential privacy, where all weigh the same."""
         return float(self.task.train_sizes[item.client - 1])
+
+    def collect(self, round: int, update: Update, state: State) -> None:
+        """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
+        depends only on the plan. The state is not kept for :meth:`aggregate`."""
+        raise NotImplementedError
 
     def expected_shares(self) -> dict[str, float]:
         """Share of a round's participants that is expected to train each model of the pool, before anybody is
         selected; under differential privacy, a model's mean moves by the sum of changes over the expected number
         of its clients. 1 by default: right for one model, cautious for several. 0: nobody can train it."""
         return {model.key: 1.0 for model in self.pool}
-
-    def possible_items(self) -> list[WorkItem]:
-        """What the clients that may train can be given, as far as the method knows it before the first round. It must
-        leave all state as it is. Under differential privacy, a job that could not shield this is refused before it
-        begins; what :meth:`assign` gives is checked in each round all the same. By default nothing is known."""
-        return []
-
-    def collect(self, round: int, update: Update, state: State) -> None:
-        """Take in a client's state, where the class sets ``reduces`` to False; called in an order that
-        depends only on the plan. The state is not kept for :meth:`aggregate`."""
-        raise NotImplementedError
 
     def work_done(self, update: Update) -> WorkItem:
         """The item of a client with what its round really took, for the round's record: as :meth:`assign` has it, by
@@ -123,34 +125,14 @@ class MethodHooks(MethodTools):
     def evolve(self, round: int) -> None:
         """Transform, distil, generate; nothing by default."""
 
-    def next_items(self) -> list[WorkItem]:
-        """What each client would train in the next round, by client, for the key ``test_around_training``; a method
-        that does not override it refuses that key. It must leave all state as it is."""
-        raise NotImplementedError
-
-    def evaluation_plan(self) -> EvaluationPlan:
-        """Which model each client is served, and which global models are tested beside."""
-        raise NotImplementedError
-
-    def test_objective(self) -> Mapping[str, Any]:
-        """What a client's ``conf.objective`` is where its personal model is tested; JSON, empty by default."""
-        return {}
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """What a checkpoint holds beside the pool: tensors and JSON."""
-        return {}, {}
-
-    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
-
     def finished(self, round: int) -> str | None:
         """Why the job is done before its last round, or None."""
         return None
 
-    def unreached(self) -> str | None:
-        """A sentence on what the method is named for and the job did not come to, or None. Asked at the job's end,
-        whatever ended it."""
-        return None
+    def phase(self, round: int) -> str:
+        """What the method does in a round, in a few words, which its line of progress tells; empty where all rounds are
+        alike."""
+        return ""
 
     def last_round(self) -> int:
         """Return the last round that the job can come to, which people are told: ``rounds``, where its stages end, or
@@ -160,10 +142,34 @@ class MethodHooks(MethodTools):
             return int(self.args.rounds)
         return min(int(self.args.rounds), max(done, math.ceil(budget * done / self.spent_macs)))
 
-    def phase(self, round: int) -> str:
-        """What the method does in a round, in a few words, which its line of progress tells; empty where all rounds are
-        alike."""
-        return ""
+    # ---- at a test ----
+
+    def evaluation_plan(self) -> EvaluationPlan:
+        """Which model each client is served, and which global models are tested beside."""
+        raise NotImplementedError
+
+    def test_objective(self) -> Mapping[str, Any]:
+        """What a client's ``conf.objective`` is where its personal model is tested; JSON, empty by default."""
+        return {}
+
+    def next_items(self) -> list[WorkItem]:
+        """What each client would train in the next round, by client, for the key ``test_around_training``; a method
+        that does not override it refuses that key. It must leave all state as it is."""
+        raise NotImplementedError
+
+    # ---- in checkpoints, and at the end ----
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """What a checkpoint holds beside the pool: tensors and JSON."""
+        return {}, {}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
+        """Take back what :meth:`state` gave."""
+
+    def unreached(self) -> str | None:
+        """A sentence on what the method is named for and the job did not come to, or None. Asked at the job's end,
+        whatever ended it."""
+        return None
 
     def lineage(self) -> dict[str, Any]:
         """Where each model of the pool comes from, for the summary; JSON by model key."""
