@@ -27,13 +27,12 @@ from fedscale_ext.transport.wire import Section
 class Collector:
     """Takes in the units' results in the units' order.
 
-    ``weight`` gives an item's weight in its model's mean. Where ``keep`` is given, units carry each
-    client's state, which is handed to it and let go; otherwise they carry one sum per unit, or nothing of the models
-    if ``states`` is False. ``max_norm`` bounds
-    the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
+    ``weight`` gives an item's weight in its model's mean. With ``keep``, units carry each client's state, and ``keep``
+    takes it in; otherwise they carry one sum per unit, or nothing of the models if ``states`` is False. ``max_norm``
+    bounds the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
     one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
-    were no longer. ``handed``: what keeps the tensors that clients hand back beside their states, before ``keep`` is
-    called. ``norms``: clients tell the norm of their change.
+    were no longer. ``client_tensors`` take the tensors that clients return beside their states, before ``keep`` is
+    called. ``norms``: clients report the norm of their change.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from fedscale_ext.server.scaffold import ControlVariates, ModelVariates
 
 
 class DynamicGradients(ControlVariates):
-    """Each client's h_i. Its clients have the objectives ``feddyn`` and ``prox_mu``, both alpha."""
+    """Each client's h_i. Its clients have the objective ``feddyn`` and the override ``prox_mu``, both alpha."""
 
     def shared(self, whole: ModelVariates, shapes: State) -> State:
         """Nothing: h is the server's."""

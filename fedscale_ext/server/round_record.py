@@ -43,7 +43,7 @@ def round_record(
         learning_rate: the clients' in this round.
         download: bytes that a client downloads for an item.
         upload: bytes that a client uploads for an item.
-        beside: what clients did beside training (``MethodHooks.charge``).
+        beside: what clients did beside training (``MethodTools.charge``).
 
     """
     cost = {model.key: model.cost for model in pool}

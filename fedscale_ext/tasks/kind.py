@@ -1,8 +1,10 @@
 """A kind of work: what the aggregator asks executors for, how an executor does it, how the answer is checked.
 
-Each file of this folder has one kind, and both halves of it. The server's half plans units and gathers their answers;
-it is given a :class:`Dispatcher`. The executor's half does one unit; it is given a :class:`Worker`. A method adds a
-kind of its own by a class attribute ``kinds`` of its executor (``methods/fedoras/judging.py``); nothing else changes.
+The kinds are the files that ``kinds.py`` lists, each with both halves; the other files of this folder are parts that
+kinds share. The server's half plans units and gathers their answers; it gets a :class:`Dispatcher`. The executor's half
+does one unit; it gets a :class:`Worker`. Training is the exception: ``server/dispatcher.py`` and ``server/collect.py``
+gather its answers, since these need the method's hooks. A method adds a kind by a class attribute ``kinds`` of its
+executor (``methods/fedoras/judging.py``); nothing else changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
