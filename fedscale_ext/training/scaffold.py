@@ -9,7 +9,7 @@ Dividing by the sum of these coefficients, which is K without momentum, makes c_
 gradients, as in the paper. The offset is added after clipping, so that c_i is the mean of clipped gradients.
 
 FedDyn's clients (Acar et al., ICLR 2021) do the same with c = 0 and alpha for 1 / (K eta_l). The linear term of
-their objective makes the offset -h_i, and h_i+ = h_i + alpha (x - y); see :mod:`fedscale_ext.server.dynamic_gradients`.
+their objective makes the offset -h_i, and h_i+ = h_i + alpha (x - y); see :mod:`fedscale_ext.methods.submodel.feddyn`.
 """
 
 from collections.abc import Sequence

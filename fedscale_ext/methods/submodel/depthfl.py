@@ -37,8 +37,8 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.submodel.capacity_levels import Level
 from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
+from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
-from fedscale_ext.server.dynamic_gradients import DynamicGradients
 
 _HALF = 0.5  # of its full weight, below which a job tells that exits hardly learn from each other
 
