@@ -163,8 +163,6 @@ class Update:
     """
 
     item: WorkItem
-    round: int
-    attempt: int
     samples: int
     trained: int
     steps: int

@@ -74,7 +74,7 @@ class Collector:
                 count(self.failed, "not asked for")
                 continue
             try:
-                update = checked_figures(self._round, item, result, self._task, self._norms)
+                update = checked_figures(item, result, self._task, self._norms)
                 new = [
                     each.checked(item, sections.get(section_name(each.kind, index))) for each in self._client_tensors
                 ]

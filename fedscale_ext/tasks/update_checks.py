@@ -26,7 +26,7 @@ class Rejected(Exception):
         self.reason = reason
 
 
-def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task: Task, norms: bool = False) -> Update:
+def checked_figures(item: WorkItem, result: Mapping[str, Any], task: Task, norms: bool = False) -> Update:
     """Return the update of a client's ``result``, which came over the wire.
 
     Raises Rejected for a client that failed, or whose figures cannot be right. ``norms``: the figures include the
@@ -39,8 +39,6 @@ def checked_figures(round: int, item: WorkItem, result: Mapping[str, Any], task:
     check_figures(result, samples, len(sizes), int(sizes.sum()), norms)
     return Update(
         item=item,
-        round=round,
-        attempt=1,
         samples=samples,
         trained=result["trained"],
         steps=len(sizes),

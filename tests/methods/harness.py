@@ -100,17 +100,15 @@ def trained(state: State, *key: int | str, scale: float = 0.05) -> State:
     return result
 
 
-def updates_for(
-    aggregator: Any, round: int, items: Sequence[WorkItem], losses: Mapping[int, float] | float = 1.0
-) -> list[Update]:
+def updates_for(aggregator: Any, items: Sequence[WorkItem], losses: Mapping[int, float] | float = 1.0) -> list[Update]:
     """What the clients of ``items`` return, sorted by client."""
     result = []
     for item in sorted(items, key=lambda one: one.client):
         loss = losses if isinstance(losses, int | float) else losses[item.client]
         result.append(
             Update(
-                item=item, round=round, attempt=1,
-                samples=int(aggregator.task.train_sizes[item.client - 1]), trained=10, steps=2, loss=loss, utility=1.0,
+                item=item, samples=int(aggregator.task.train_sizes[item.client - 1]), trained=10, steps=2, loss=loss,
+                utility=1.0,
             )
         )  # fmt: skip
     return result
@@ -145,7 +143,7 @@ def play(aggregator: Any, round: int, losses: Any = 1.0, participants: Sequence[
     aggregator._internals = {}
     clients = np.array(participants if participants is not None else range(1, aggregator.task.num_clients + 1))
     items = aggregator.assign(round, clients)
-    aggregate(aggregator, round, updates_for(aggregator, round, items, losses))
+    aggregate(aggregator, round, updates_for(aggregator, items, losses))
     aggregator.evolve(round)
     return json.loads(json.dumps(plain(aggregator._internals)))
 

@@ -57,7 +57,7 @@ def _round(aggregator: Any, number: int) -> Iterator[tuple[str, Any]]:
     yield "objective", [dict(item.objective) | dict(item.overrides) for item in items]
     yield "effort", [(item.compute_fraction, item.forward_fraction) for item in items]
     yield "weight", [aggregator.weight(item) for item in items]
-    updates = updates_for(aggregator, number, items, LOSSES)
+    updates = updates_for(aggregator, items, LOSSES)
     groups: dict[str, list[Any]] = {}
     for update in updates:
         model = aggregator.pool[update.item.model]

@@ -230,7 +230,7 @@ class Job:
 
 
 def update(item: WorkItem, utility: float, norm: float) -> Update:
-    return Update(item, 1, 1, 50, 40, 4, 1.0, utility, norm)
+    return Update(item, 50, 40, 4, 1.0, utility, norm)
 
 
 def test_the_slow_who_did_not_count_are_known_too() -> None:

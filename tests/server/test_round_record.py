@@ -34,7 +34,7 @@ def played(
     schedule = schedule_round(
         list(items), pool, devices, task, clock_s=0.0, collect=3, reference_macs=COST.forward_macs
     )
-    updates = [Update(item, 1, 0, 50, SEEN, 2, 1.0, 1.0) for item in items if item.client not in failed]
+    updates = [Update(item, 50, SEEN, 2, 1.0, 1.0) for item in items if item.client not in failed]
     record = round_record(
         1, schedule, updates, pool, clock_s=0.0, duration_s=0.0, selected=3, offline=0, failed={}, learning_rate=0.1,
         download=download, upload=upload,

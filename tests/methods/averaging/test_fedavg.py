@@ -25,7 +25,7 @@ def test_fedavg_weighs_clients_by_their_samples() -> None:
     assert [(item.client, item.model, dict(item.overrides)) for item in items] == [
         (client, "global", {}) for client in (1, 3, 6)
     ]
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     assert [update.samples for update in updates] == [10, 30, 60]
     states = trained_states(aggregator, 1, updates)
     aggregate(aggregator, 1, updates)

@@ -23,7 +23,7 @@ def test_fedadam_is_algorithm_2_of_its_paper() -> None:
     x = aggregator.pool["global"].state[name].double().numpy()
     m, v = np.zeros_like(x), np.full_like(x, 1e-4)
     for number in (1, 2, 3):
-        updates = updates_for(aggregator, number, aggregator.assign(number, np.arange(1, 7)))
+        updates = updates_for(aggregator, aggregator.assign(number, np.arange(1, 7)))
         means = means_of(aggregator, number, updates)
         change = means["global"][name].double().numpy() - aggregator.pool["global"].state[name].double().numpy()
         m, v = 0.8 * m + 0.2 * change, 0.7 * v + 0.3 * change**2
@@ -45,7 +45,7 @@ def test_fedyogis_first_step_has_about_the_length_eta_wherever_the_mean_changed(
 @pytest.mark.parametrize(("cls", "method"), BOTH)
 def test_parameters_move_adaptively_and_buffers_are_averaged(cls: type, method: str) -> None:
     aggregator = server(cls, method)
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2])))
+    updates = updates_for(aggregator, aggregator.assign(1, np.array([1, 2])))
     means = means_of(aggregator, 1, updates)
     aggregator.aggregate(1, updates, means)
     parameters = parameter_names(aggregator.pool["global"].spec)

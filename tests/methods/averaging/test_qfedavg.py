@@ -31,7 +31,7 @@ def one_round(
     """The server after a round, its model before it and the clients' states."""
     aggregator = server(QFedAvgAggregator, "qfedavg", q=q, L=lipschitz)
     before = dict(aggregator.pool["global"].state)
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7)), losses)
+    updates = updates_for(aggregator, aggregator.assign(1, np.arange(1, 7)), losses)
     states = trained_states(aggregator, 1, updates)
     for update in updates:
         aggregator.collect(1, update, states[update.client])
@@ -81,7 +81,7 @@ def test_q_of_zero_is_fedavg_and_buffers_are_always_averaged() -> None:
 
 def test_rounds_do_not_mix() -> None:
     aggregator, _, _ = one_round(1.0)
-    updates = updates_for(aggregator, 2, aggregator.assign(2, np.array([2])), LOSSES)
+    updates = updates_for(aggregator, aggregator.assign(2, np.array([2])), LOSSES)
     states = trained_states(aggregator, 2, updates)
     aggregator.collect(2, updates[0], states[2])
     large, loss = 1 / 0.05, 1.5 + 1e-10

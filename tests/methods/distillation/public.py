@@ -47,7 +47,7 @@ def play(aggregator: Any, round: int, participants: Sequence[int] = range(1, 7))
     aggregator._internals = {}
     items: list[WorkItem] = aggregator.assign(round, np.array(participants))
     aggregator.client_logits.begin(items)
-    updates = updates_for(aggregator, round, items)
+    updates = updates_for(aggregator, items)
     for update in updates:
         aggregator.client_logits.take(
             round, update.item, {"logits": logits_for(update.client, aggregator.client_logits.num_rows, round)}

@@ -113,7 +113,7 @@ def test_feddf_brings_each_types_mean_nearer_to_the_ensemble(tmp_path: Path) -> 
     aggregator = new_aggregator("feddf", tmp_path, labels=False, steps=60, patience=30, batch_size=4, lr=0.01)
     teacher = mean_logits(said(6, PUBLIC))
     items = aggregator.assign(1, np.arange(1, 7))
-    means = means_of(aggregator, 1, updates_for(aggregator, 1, items))
+    means = means_of(aggregator, 1, updates_for(aggregator, items))
     play(aggregator, 1)
     for key in TYPES:
         spec = aggregator.pool[key].spec
@@ -129,7 +129,7 @@ def test_feddf_brings_each_types_mean_nearer_to_the_ensemble(tmp_path: Path) -> 
 
 def test_feddf_without_steps_is_fedavg_by_type(tmp_path: Path) -> None:
     aggregator = new_aggregator("feddf", tmp_path, labels=False, steps=0)
-    means = means_of(aggregator, 1, updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7))))
+    means = means_of(aggregator, 1, updates_for(aggregator, aggregator.assign(1, np.arange(1, 7))))
     play(aggregator, 1)
     assert all(equal(means[key], aggregator.pool[key].state) for key in TYPES)
     assert not aggregator._internals["diverged"]
@@ -195,7 +195,7 @@ def test_fedet_shares_one_head(tmp_path: Path) -> None:
 def test_fedet_starts_its_server_with_the_clients_mean_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aggregator = new_aggregator("fedet", tmp_path, representation=6, steps=1, lr=1e-30)
     items = aggregator.assign(1, np.arange(1, 7))
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     means = means_of(aggregator, 1, updates)
     play(aggregator, 1)
     weight = {key: sum(10.0 * u.client for u in updates if u.item.model == key) for key in TYPES}
@@ -280,7 +280,7 @@ def test_models_that_diverge_on_public_samples_are_as_they_were(method: str, tmp
     quick: dict[str, dict[str, Any]] = {"fedet": {"steps": 9, "representation": 6}, "feddf": {"steps": 9}}
     aggregator = new_aggregator(method, tmp_path, lr=1e30, **quick.get(method, {}))
     items = aggregator.assign(1, np.arange(1, 7))
-    means = means_of(aggregator, 1, updates_for(aggregator, 1, items))
+    means = means_of(aggregator, 1, updates_for(aggregator, items))
     before = pool_states(aggregator)
     play(aggregator, 1)
     if method == "feddf":

@@ -61,7 +61,7 @@ def play(
     aggregator._internals = {}
     items: list[WorkItem] = aggregator.assign(round, np.array(participants))
     aggregator.sent.begin(items)
-    updates = updates_for(aggregator, round, items)
+    updates = updates_for(aggregator, items)
     for update in updates:
         sent = answer(aggregator, update.item, round) if answers is None else answers[update.client]
         aggregator.sent.take(round, update.item, sent)

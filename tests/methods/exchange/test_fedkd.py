@@ -44,7 +44,7 @@ def play(aggregator: Any, round: int, participants: list[int], rank: int = 1) ->
     """One round of the hooks, in which every client reports matrices of one rank."""
     items = aggregator.assign(round, np.array(participants))
     aggregator.sent.begin(items)
-    updates = updates_for(aggregator, round, items)
+    updates = updates_for(aggregator, items)
     for update in updates:
         ranks = aggregator.sent.template(update.item.model)[RANKS]
         aggregator.sent.take(round, update.item, {RANKS: torch.full_like(ranks, rank)})
@@ -128,7 +128,7 @@ def test_the_energy_rises_linearly_and_the_mentee_changes_by_the_compressed_mean
     before = dict(aggregator.pool["shared"].state)
     (item, *_) = aggregator.assign(1, np.array([2, 3, 6]))
     assert item.objective == {"energy": pytest.approx(0.3)}
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([2, 3, 6])))  # of 20, 30 and 60 samples
+    updates = updates_for(aggregator, aggregator.assign(1, np.array([2, 3, 6])))  # of 20, 30 and 60 samples
     states = trained_states(aggregator, 1, updates)
     aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
     mean = {

@@ -48,7 +48,7 @@ def test_the_projector_stays_with_the_client_and_the_shared_model_is_averaged(tm
     items = aggregator.assign(1, np.array([2, 5]))  # of 20 and 50 samples
     template = aggregator.client_tensors_by_kind["client_state"].template(items[0].model)
     assert set(PROJECTIONS) < template.keys() and not any(name.startswith("shared.") for name in template)
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     states = trained_states(aggregator, 1, updates)
     aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
     for name, tensor in aggregator.pool["shared"].state.items():

@@ -80,7 +80,7 @@ def test_the_shared_model_is_the_mean_by_samples_over_all_types(tmp_path: Path) 
         before[TYPES[0]]["shared.head.linear.weight"], aggregator.pool["shared"].state["head.linear.weight"]
     )
     items = aggregator.assign(1, np.array([2, 3, 6]))  # of 20, 30 and 60 samples
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     states = trained_states(aggregator, 1, updates)
     aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
     for name, tensor in aggregator.pool["shared"].state.items():

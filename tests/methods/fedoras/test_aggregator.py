@@ -68,7 +68,7 @@ def play(aggregator: Any, round: int, clients: list[int] | None = None) -> dict[
     items = aggregator.assign(round, np.array(clients or range(1, 7)))
     states, (experience,) = {}, aggregator.client_tensors_by_kind.values()
     experience.begin(items)
-    for update in updates_for(aggregator, round, items):
+    for update in updates_for(aggregator, items):
         states[update.client] = trained(aggregator.pool[update.item.model].state, round, update.client)
         section = wire.tensors_to_bytes({EXAMPLES: examples_of(aggregator, round, update.item)})
         experience.take(round, update.item, experience.checked(update.item, section))

@@ -76,7 +76,7 @@ def test_fine_tuning_is_fedavg_from_the_supernets_weights(fedoras: Any) -> None:
     assert {item.model for item in items} == {"tier2"}
     held_out = len(hold_out(60, 0.1, aggregator.seed, 6)[1])
     assert aggregator.task.step_sizes(6, items[1].overrides).sum() == 2 * (60 - held_out)
-    updates = updates_for(aggregator, 6, items)
+    updates = updates_for(aggregator, items)
     states = [trained(state, 6, update.client) for update in updates]
     for update, client_state in zip(updates, states, strict=True):
         aggregator.collect(6, update, client_state)

@@ -54,7 +54,7 @@ def output(model: Any) -> torch.Tensor:
 
 def test_one_model_is_fedavg() -> None:
     aggregator = fedtrans(beta=-1e9)
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([2, 5])))
+    updates = updates_for(aggregator, aggregator.assign(1, np.array([2, 5])))
     assert [(update.client, update.item.model) for update in updates] == [(2, "m0"), (5, "m0")]
     states = trained_states(aggregator, 1, updates)
     aggregate(aggregator, 1, updates)

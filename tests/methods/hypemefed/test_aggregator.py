@@ -38,7 +38,7 @@ def play(aggregator: Any, round: int, participants: list[int] | None = None) -> 
     """One round of the hooks; the clients' states."""
     items = aggregator.assign(round, np.array(participants or range(1, aggregator.task.num_clients + 1)))
     states = states_of(aggregator, round, items)
-    updates = updates_for(aggregator, round, items)
+    updates = updates_for(aggregator, items)
     for update in updates:
         aggregator.collect(round, update, states[update.client])
     aggregator.aggregate(round, updates, {})
@@ -296,7 +296,7 @@ def test_internals_name_the_clients_in_the_order_of_learning() -> None:
     """Batches of one: another order gives other networks, so that a check of the equations must know it."""
     aggregator = hypemefed()
     items = aggregator.assign(1, np.arange(1, 7))
-    states, updates = states_of(aggregator, 1, items), updates_for(aggregator, 1, items)
+    states, updates = states_of(aggregator, 1, items), updates_for(aggregator, items)
     for update in reversed(updates):  # units of one model are collected together, whatever the clients' numbers
         aggregator.collect(1, update, states[update.client])
     aggregator.aggregate(1, updates, {})

@@ -188,7 +188,7 @@ def test_a_checkpoint_holds_all_that_the_rounds_after_it_need() -> None:
 @pytest.mark.parametrize("keys", [{}, {"proxy": False}, {"same_arch_transfer": "copy"}], ids=str)
 def test_a_round_whose_transfers_diverge_installs_the_types_means_and_says_so(keys: dict[str, Any]) -> None:
     aggregator = moss(lr=1e30, **keys)
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7)))
+    updates = updates_for(aggregator, aggregator.assign(1, np.arange(1, 7)))
     means = means_of(aggregator, 1, updates)
     internals = play(aggregator, 1)
     tried = [name for name in aggregator.server.wires if keys or name.startswith("forward")]
@@ -222,7 +222,7 @@ def test_switches_change_what_becomes_of_the_types(keys: dict[str, Any]) -> None
 
 def test_fedavg_weighs_types_by_their_participants_samples() -> None:
     aggregator = moss(aggregation="fedavg")
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 7)))
+    updates = updates_for(aggregator, aggregator.assign(1, np.arange(1, 7)))
     aggregator.aggregate(1, updates, means_of(aggregator, 1, updates))
     types = [aggregator.keys[index] for index in aggregator.type_of]
     assert aggregator._samples == {key: sum(10 * (c + 1) for c in range(6) if types[c] == key) for key in TYPES}

@@ -138,7 +138,7 @@ def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: 
     initial = dict(aggregator.pool["global"].state)
     drawn, generator = aggregator._drawn, torch.Generator().manual_seed(1)
     active = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
-    updates, bits, inside = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 3]))), [], []
+    updates, bits, inside = updates_for(aggregator, aggregator.assign(1, np.array([1, 2, 3]))), [], []
     for index, update in enumerate(updates):
         client_active = {group: one[index] for group, one in active.items()}
         inside.append(channels.masks(aggregator.layout, client_active, drawn))
@@ -166,7 +166,7 @@ def test_a_bit_that_just_the_threshold_of_clients_have_is_not_kept(tmp_path: Pat
     )
     files = ClientFiles(tmp_path, 10)
     aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.arange(1, 11)))
+    updates = updates_for(aggregator, aggregator.assign(1, np.arange(1, 11)))
     whole = {group: one.bool() for group, one in channels.whole(SPEC).items()}
     for more in (0, 1):
         for update in updates:

@@ -103,7 +103,7 @@ def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) 
     aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
     aggregator.has_trained[:], generator = True, torch.Generator().manual_seed(4)
     old = {name: tensor.clone() for name, tensor in aggregator.pool["global"].state.items()}
-    updates, chosen, states = updates_for(aggregator, 2, aggregator.assign(2, np.array([1, 2, 3]))), [], []
+    updates, chosen, states = updates_for(aggregator, aggregator.assign(2, np.array([1, 2, 3]))), [], []
     for update in updates:
         one = {
             name: torch.rand(layer.out_channels, generator=generator) < 0.5

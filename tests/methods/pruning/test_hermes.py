@@ -164,7 +164,7 @@ def test_passes_over_validation_samples_count_until_a_client_is_pruned_to_its_ta
 def test_the_round_in_which_a_client_prunes_counts_the_steps_of_what_is_left() -> None:
     aggregator = server(HermesAggregator, "hermes", clients=3, groups=[1, 1, 1])
     (item,) = aggregator.assign(1, np.array([2]))
-    (update,) = updates_for(aggregator, 1, [item])
+    (update,) = updates_for(aggregator, [item])
     for every in aggregator.active.values():
         every[1, every.shape[1] // 2 :] = False  # as the client returns it
     done, part, whole = aggregator.work_done(update), aggregator.part_cost(2), aggregator.pool["global"].cost

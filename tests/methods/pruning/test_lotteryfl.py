@@ -207,7 +207,7 @@ def test_the_servers_mean_is_over_the_masks_that_cover(tmp_path: Path, weighted:
     chosen = {number: drawn_mask(number, 0.4) for number in (1, 2, 4)}
     copies = {number: {name: one.clone() for name, one in mask.items()} for number, mask in chosen.items()}
     states, weights = {}, {}
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 4])))
+    updates = updates_for(aggregator, aggregator.assign(1, np.array([1, 2, 4])))
     for update in updates:
         mask = chosen[update.client]
         states[update.client] = {name: torch.where(mask[name], tensor, 0.0) if name in mask else tensor

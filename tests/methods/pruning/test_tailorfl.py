@@ -102,7 +102,7 @@ def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
     cost = aggregator.pool["global"].cost.bytes
     first = aggregator.assign(1, np.array([1, 2, 3]))
     assert first[0].bytes == cost > first[0].upload
-    updates = updates_for(aggregator, 1, first)
+    updates = updates_for(aggregator, first)
     for update in updates:
         falling = update.client != 3
         gates = {f"{GATE}{g}": torch.arange(every.shape[1]).float() * (-1 if falling else 1) + 100 * update.client

@@ -118,7 +118,7 @@ def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> 
 
 def test_alphas_are_averaged_and_not_the_first_clients(fednas: Any) -> None:
     aggregator = fednas()
-    updates = updates_for(aggregator, 1, aggregator.assign(1, np.array([1, 2, 4])))
+    updates = updates_for(aggregator, aggregator.assign(1, np.array([1, 2, 4])))
     states = trained_states(aggregator, 1, updates)  # before the server's state changes
     weights = {update.client: aggregator.weight(update.item) for update in updates}
     assert weights == {1: 10.0, 2: 20.0, 4: 40.0}

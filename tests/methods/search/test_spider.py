@@ -215,7 +215,7 @@ def test_macs_are_those_that_the_client_computes(spider: Any, how: str) -> None:
         before = aggregator.local.alive[2].copy()
         real, client_state = computed(aggregator, item, client_state)
         aggregator.local.take(round, item, client_state)
-        update = Update(item, round, 1, 30, 10, 2, 1.0, 1.0)
+        update = Update(item, 30, 10, 2, 1.0, 1.0)
         done = aggregator.work_done(update)
         forward, training = macs(aggregator, done)
         assert training == pytest.approx(real, rel=1e-12)

@@ -160,7 +160,7 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
     old = {name: tensor.clone() for name, tensor in aggregator.pool["exit3"].state.items()}
     items = aggregator.assign(1, np.array([1, 3]))  # nobody trains block 3
     gradients.begin(items)
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     states = trained_states(aggregator, 1, updates)
     assert all(not tensor.any() for item in items for tensor in gradients.outgoing(item).values())
     names = models.parameter_names(SPEC)
@@ -195,7 +195,7 @@ def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_pat
         old = {name: tensor.clone() for name, tensor in aggregator.pool["exit3"].state.items()}
         (item,) = items = aggregator.assign(round, np.array([client]))
         gradients.begin(items)
-        updates = updates_for(aggregator, round, items)
+        updates = updates_for(aggregator, items)
         state = trained_states(aggregator, round, updates)[client]
         names = [name for name in models.parameter_names(SPEC) if name in state]
         gradients.take(round, item, {name: 0.5 * (old[name] - state[name]) for name in names})

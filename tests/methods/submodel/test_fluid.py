@@ -148,7 +148,7 @@ def one_round(aggregator: Any, round: int, scale: float = 0.05, participants: An
     """What the runtime does with a round; the clients' states."""
     aggregator._internals = {}
     items = aggregator.assign(round, np.array(participants or range(1, aggregator.task.num_clients + 1)))
-    updates, states = updates_for(aggregator, round, items), {}
+    updates, states = updates_for(aggregator, items), {}
     for update in updates:
         states[update.client] = trained(aggregator.pool[update.item.model].state, round, update.client, scale=scale)
         aggregator.collect(round, update, states[update.client])
@@ -173,7 +173,7 @@ def test_entries_are_averaged_over_those_who_trained_them() -> None:
     start = pool_states(aggregator)["global"]
     items = aggregator.assign(1, np.arange(1, 7))
     covered = aggregator.pool["p0.5"].part.covered
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     weighted = []
     for update in updates:
         state = trained(aggregator.pool[update.item.model].state, 1, update.client)
@@ -193,7 +193,7 @@ def test_the_submodel_leaves_out_what_others_did_not_change() -> None:
     layout = models.layout(BASE)
     for number in (1, 2):
         items = aggregator.assign(number, np.arange(1, 7))
-        updates = updates_for(aggregator, number, items)
+        updates = updates_for(aggregator, items)
         for update in updates:
             model = aggregator.pool[update.item.model]
             state = trained(model.state, number, update.client)

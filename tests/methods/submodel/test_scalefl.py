@@ -136,7 +136,7 @@ def test_groups_and_shares() -> None:
 def test_each_entry_becomes_the_mean_over_those_who_hold_it() -> None:
     aggregator = scalefl()
     items = aggregator.assign(1, np.array([1, 3, 5, 6]))
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     old, states = aggregator.pool["level3"].state, trained_states(aggregator, 1, updates)
     parts = [(states[u.client], p.covered if (p := aggregator.pool[u.item.model].part) else None, 1.0) for u in updates]
     expected = count_mean(old, parts)

@@ -174,7 +174,7 @@ def test_a_base_becomes_the_mean_of_its_clients_by_samples_and_others_stay() -> 
     aggregator = weak([2, 2, 2])
     start = pool_states(aggregator)
     items = aggregator.assign(1, np.array([1, 3]))
-    updates = updates_for(aggregator, 1, items)
+    updates = updates_for(aggregator, items)
     states = {(u.client, u.item.model): trained(start[u.item.model], 1, u.client, u.item.model) for u in updates}
     groups: dict[str, list[Any]] = {}
     for (client, key), state in states.items():
