@@ -32,7 +32,7 @@ def strip() -> None:
     grpc_server.SignatureCheck = _LetIn  # type: ignore[misc, assignment]
     grpc_server.check_answer = _nothing  # type: ignore[assignment]
     checks.fault_in_state = _nothing  # type: ignore[assignment]
-    train.check_figures = checks.check_figures = _nothing  # type: ignore[assignment]
+    train.check_training_report = checks.check_training_report = _nothing  # type: ignore[assignment]
     link.Link._live = _nothing  # type: ignore[method-assign]
 
 

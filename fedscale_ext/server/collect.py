@@ -15,10 +15,10 @@ from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
     Rejected,
     checked_class_weights,
-    checked_figures,
     checked_num_unclipped,
     checked_state,
     checked_sum,
+    checked_update,
 )
 from fedscale_ext.training.label_mask import class_rows
 from fedscale_ext.transport.wire import Section
@@ -74,7 +74,7 @@ class Collector:
                 count(self.failed, "not asked for")
                 continue
             try:
-                update = checked_figures(item, result, self._task, self._norms)
+                update = checked_update(item, result, self._task, self._norms)
                 new = [
                     each.checked(item, sections.get(section_name(each.kind, index))) for each in self._client_tensors
                 ]

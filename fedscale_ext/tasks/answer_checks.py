@@ -20,7 +20,7 @@ _MOST_KINDS = 100  # of work whose seconds an executor reports
 LONGEST_S = 1e9
 
 
-def check_figures(
+def check_test_figures(
     unit: Unit, sections: Mapping[str, Section], counts: np.ndarray, names: Sequence[str] = ("figures",)
 ) -> None:
     """Raise WireError unless each section of ``names`` holds possible figures of a unit's clients.

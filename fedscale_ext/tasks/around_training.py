@@ -22,9 +22,9 @@ from torch import nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Evaluation, WorkItem
-from fedscale_ext.tasks.answer_checks import check_figures, check_missing
+from fedscale_ext.tasks.answer_checks import check_missing, check_test_figures
 from fedscale_ext.tasks.bn_statistics import measure_on_client
-from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
+from fedscale_ext.tasks.client_answers import answers_to_tests, report_untested
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.units import SPREAD, plan_units
@@ -79,7 +79,7 @@ def around_training(
     unmasked = np.zeros(columns.shape[:2])
     count = np.zeros(task.num_clients, dtype=np.int64)
     units, test = plan(dispatcher, round, items), "tested around training"
-    for unit, sections, tested, rows in tested_clients_of(dispatcher, round, units, test):
+    for unit, sections, tested, rows in answers_to_tests(dispatcher, round, units, test):
         for number, name in enumerate(SECTIONS):
             columns[number, rows], plain = counted(read_figures(unit.header, sections[name])[tested])
             if plain is not None:
@@ -139,7 +139,7 @@ class AroundTraining(Kind):
         self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, wire.Section], test_sizes: np.ndarray
     ) -> None:
         check_missing(unit, header)
-        check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1], SECTIONS)
+        check_test_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1], SECTIONS)
 
 
 def _tested(worker: Worker, module: nn.Module, conf: ClientConfig, measured: bool, mask: bool) -> np.ndarray:

@@ -9,7 +9,7 @@ from fedscale_ext.tasks.kind import Dispatcher
 from fedscale_ext.transport.units import Dropped, Unit
 
 
-def tested_clients_of(
+def answers_to_tests(
     dispatcher: Dispatcher, round: int, units: Sequence[Unit], test: str
 ) -> Iterator[tuple[Unit, Any, list[int], np.ndarray]]:
     """Run units and go through their answers; a notice names the clients of dropped ones.

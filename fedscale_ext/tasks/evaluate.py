@@ -9,7 +9,7 @@ from fedscale.cloud import commons
 from fedscale_ext.core.auc import Auc, AucSums, combined, histograms_of, pooled
 from fedscale_ext.core.confusion import Confusion, concatenated, gathered
 from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task, WorkItem, members
-from fedscale_ext.tasks.answer_checks import check_figures
+from fedscale_ext.tasks.answer_checks import check_test_figures
 from fedscale_ext.tasks.auc import AUC, auc_section, read_auc
 from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section, read_confusion
@@ -91,7 +91,7 @@ class Evaluate(Kind):
     def check(  # noqa: D102
         self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section], test_sizes: np.ndarray
     ) -> None:
-        check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
+        check_test_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
 
 
 def pairs_to_test(plan: EvaluationPlan, task: Task) -> list[tuple[str, list[int]]]:

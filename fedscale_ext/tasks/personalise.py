@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedscale_ext.core.types import Evaluation, WorkItem, members
-from fedscale_ext.tasks.answer_checks import check_figures, check_missing
+from fedscale_ext.tasks.answer_checks import check_missing, check_test_figures
 from fedscale_ext.tasks.bn_statistics import measure_on_client
-from fedscale_ext.tasks.client_answers import report_untested, tested_clients_of
+from fedscale_ext.tasks.client_answers import answers_to_tests, report_untested
 from fedscale_ext.tasks.figures import (
     COLUMNS,
     MASK,
@@ -88,7 +88,7 @@ def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs
     columns, count = np.zeros((task.num_clients, len(COLUMNS))), np.zeros(task.num_clients, dtype=np.int64)
     unmasked = np.zeros(task.num_clients) if job.masks_tests else None
     units = plan(dispatcher, round, serve, epochs)
-    for unit, sections, tested, rows in tested_clients_of(dispatcher, round, units, "personalised"):
+    for unit, sections, tested, rows in answers_to_tests(dispatcher, round, units, "personalised"):
         columns[rows], plain = counted(read_figures(unit.header, sections["figures"])[tested])
         if unmasked is not None and plain is not None:
             unmasked[rows] = plain
@@ -141,4 +141,4 @@ class Personalise(Kind):
         self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, Section], test_sizes: np.ndarray
     ) -> None:
         check_missing(unit, header)
-        check_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1])
+        check_test_figures(unit, sections, test_sizes[np.asarray(unit.header["clients"]) - 1])

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fedscale_ext.core.types import Evaluation, WorkItem, is_personal, members
-from fedscale_ext.tasks.answer_checks import check_figures
+from fedscale_ext.tasks.answer_checks import check_test_figures
 from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.figures import COLUMNS, figures_section, pieces, test_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
@@ -79,7 +79,7 @@ class TestOnAll(Kind):
     def check(  # noqa: D102
         self, unit: Unit, header: Mapping[str, Any], sections: Mapping[str, wire.Section], test_sizes: np.ndarray
     ) -> None:
-        check_figures(unit, sections, np.full(len(unit.header["clients"]), test_sizes.sum()))
+        check_test_figures(unit, sections, np.full(len(unit.header["clients"]), test_sizes.sum()))
 
 
 def _sums(worker: Worker, models: Sequence[nn.Module | str]) -> np.ndarray:

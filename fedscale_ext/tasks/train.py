@@ -18,7 +18,7 @@ from fedscale_ext.tasks.answer_checks import is_number, is_plain
 from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientState, ReturnedTensors, section_name
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum, faults_in_states
-from fedscale_ext.tasks.update_checks import Rejected, check_figures
+from fedscale_ext.tasks.update_checks import Rejected, check_training_report
 from fedscale_ext.training.label_mask import present
 from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.scaffold import new_variate
@@ -158,7 +158,7 @@ def _report(
     if norm is not None:
         figures["norm"] = norm
     try:  # here as well as where it arrives: a client that does not count must not be in the unit's sum
-        check_figures(figures, samples, conf.local_steps, int(worker.batch_sizes(conf).sum()), norm is not None)
+        check_training_report(figures, samples, conf.local_steps, int(worker.batch_sizes(conf).sum()), norm is not None)
     except Rejected as reason:
         return {"client": conf.client_id, "failed": reason.reason}
     return figures

@@ -26,7 +26,7 @@ class Rejected(Exception):
         self.reason = reason
 
 
-def checked_figures(item: WorkItem, result: Mapping[str, Any], task: Task, norms: bool = False) -> Update:
+def checked_update(item: WorkItem, result: Mapping[str, Any], task: Task, norms: bool = False) -> Update:
     """Return the update of a client's ``result``, which came over the wire.
 
     Raises Rejected for a client that failed, or whose figures cannot be right. ``norms``: the figures include the
@@ -36,7 +36,7 @@ def checked_figures(item: WorkItem, result: Mapping[str, Any], task: Task, norms
         raise Rejected(one_line(str(result["failed"]), LONGEST))
     samples = int(task.train_sizes[item.client - 1])
     sizes = task.step_sizes(item.client, item.overrides)
-    check_figures(result, samples, len(sizes), int(sizes.sum()), norms)
+    check_training_report(result, samples, len(sizes), int(sizes.sum()), norms)
     return Update(
         item=item,
         samples=samples,
@@ -48,7 +48,7 @@ def checked_figures(item: WorkItem, result: Mapping[str, Any], task: Task, norms
     )
 
 
-def check_figures(result: Mapping[str, Any], samples: int, steps: int, seen: int, norms: bool = False) -> None:
+def check_training_report(result: Mapping[str, Any], samples: int, steps: int, seen: int, norms: bool = False) -> None:
     """Raise Rejected unless the figures beside an update can be right.
 
     The client has ``samples`` samples. It was to train ``steps`` steps, which see ``seen`` samples in all.

@@ -66,6 +66,6 @@ bare.strip()
 assert executor_link.SignedChannel("channel", "signer", 1, 256) == "channel"
 assert grpc_server.SignatureCheck().intercept_service(lambda details: details, "call") == "call"
 assert update_checks.fault_in_state({}, {"w": 1}) is None
-assert train.check_figures() is update_checks.check_figures() is grpc_server.check_answer() is None
+assert train.check_training_report() is update_checks.check_training_report() is grpc_server.check_answer() is None
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent)

@@ -18,7 +18,7 @@ from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.server.divergence import DivergenceNotices, end_notice, failure_sentence
 from fedscale_ext.tasks.reduction import UnitSum
-from fedscale_ext.tasks.update_checks import Rejected, check_figures, fault_in_state
+from fedscale_ext.tasks.update_checks import Rejected, check_training_report, fault_in_state
 from fedscale_ext.training.local_training import MultiModelClient
 
 
@@ -32,13 +32,13 @@ def evaluation(*losses: float) -> Evaluation:
 def test_a_figure_that_is_not_finite_says_that_the_client_diverged(name: str, value: float) -> None:
     figures = {"samples": 5, "steps": 2, "trained": 10, "loss": 1.0, "utility": 1.0, "norm": 1.0, name: value}
     with pytest.raises(Rejected) as rejected:
-        check_figures(figures, 5, 2, 10, True)
+        check_training_report(figures, 5, 2, 10, True)
     assert rejected.value.reason == f"diverged: its {name} is not finite" and is_divergence(rejected.value.reason)
 
 
 def test_a_negative_utility_is_no_divergence() -> None:
     with pytest.raises(Rejected) as rejected:
-        check_figures({"samples": 5, "steps": 2, "trained": 10, "loss": 1.0, "utility": -1.0}, 5, 2, 10)
+        check_training_report({"samples": 5, "steps": 2, "trained": 10, "loss": 1.0, "utility": -1.0}, 5, 2, 10)
     assert not is_divergence(rejected.value.reason)
 
 

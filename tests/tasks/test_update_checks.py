@@ -22,7 +22,7 @@ from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.reduction import UnitSum
 from fedscale_ext.tasks.update_checks import (
     Rejected,
-    check_figures,
+    check_training_report,
     checked_state,
     fault_in_state,
 )
@@ -37,7 +37,7 @@ TASK = Task((1, 4, 4), 3, np.array([10, 20, 3]), np.array([2, 2, 0]), local_step
 
 def test_a_faithful_update_passes() -> None:
     assert fault_in_state({"w": torch.ones(2, 2), "n": torch.tensor(7)}, REFERENCE) is None
-    check_figures(FIGURES, 10, 4, 20)
+    check_training_report(FIGURES, 10, 4, 20)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_large_numbers_are_finite_and_one_nan_is_named() -> None:
 )
 def test_wrong_figures_are_named(change: dict) -> None:
     with pytest.raises(Rejected, match=next(iter(change))):
-        check_figures({**FIGURES, **change}, 10, 4, 20)
+        check_training_report({**FIGURES, **change}, 10, 4, 20)
 
 
 # ---- a round's collector ----
