@@ -105,7 +105,7 @@ class Dispatcher:
             del sections, answer  # views of a message that may be large
         updates, sums = collector.close()
         for tensors in client_tensors:
-            tensors.settle()
+            tensors.end_round()
         self._check_quorum(round, items, updates, collector)
         with self._method.watch("collect"):
             means = self._means(round, items, updates, sums, collector.num_unclipped)

@@ -188,7 +188,7 @@ class MethodTools(MethodTraits, Coordinator):
         return whole - dropped_bytes(item, self.pool)
 
     def _tensor_bytes(self, item: WorkItem) -> int:
-        return sum(tensors.counted(item) for tensors in self.client_tensors_by_kind.values())
+        return sum(tensors.traffic_bytes(item) for tensors in self.client_tensors_by_kind.values())
 
     def learning_rate(self, number: int) -> float:
         """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""

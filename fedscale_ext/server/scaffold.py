@@ -75,7 +75,7 @@ class ControlVariates(ClientTensors):
         """What all clients of a round correct their own variates by: c."""
         return whole.mean(shapes)
 
-    def counted(self, item: WorkItem) -> int:
+    def traffic_bytes(self, item: WorkItem) -> int:
         """A variate is as large as the model's parameters."""
         return self.most(item.model)
 

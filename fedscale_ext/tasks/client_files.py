@@ -143,7 +143,7 @@ class ClientFiles:
         self.finish()
         return self._digests[1] if self._digests[0] == round else {}
 
-    def settle(self) -> None:
+    def end_round(self) -> None:
         """End the round: :meth:`read` returns what it wrote from now on."""
         for (key, client), round in self._written.items():
             if key not in self._rounds:

@@ -65,7 +65,7 @@ class ClientTensors:
     def begin(self, items: Sequence[WorkItem]) -> None:
         """Prepare for the items of a round, before clients receive them; nothing by default."""
 
-    def counted(self, item: WorkItem) -> int:
+    def traffic_bytes(self, item: WorkItem) -> int:
         """Return the bytes in each direction that count as traffic beside the item's own; none by default."""
         return 0
 
@@ -121,9 +121,9 @@ class ClientTensors:
         """Read the tensors that a client returned; raises Rejected unless they are like the template."""
         return checked_tensors(section, self.template(item.model))
 
-    def settle(self) -> None:
+    def end_round(self) -> None:
         """End the round: the tensors taken count from now on."""
-        self.files.settle()
+        self.files.end_round()
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return the state for a checkpoint: tensors and JSON."""

@@ -121,17 +121,17 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
         client_state.take(1, item, state)
         client_state.set_cached(item, (process, f"label {item.client}"))
     assert client_state.cached(items, process) == {}  # the round is not over
-    client_state.settle()
+    client_state.end_round()
     assert client_state.cached(items, process) == {"client_state/0": "label 1", "client_state/1": "label 2"}
     assert client_state.cached(items, ExecutorProcess("1", "b")) == {}  # another process of that number
     client_state.files.write(2, KEY, 1, {"w": torch.zeros(2)})
     client_state.take(2, items[1], state)
     client_state.set_cached(items[1], (ExecutorProcess("2", "c"), "another"))
     assert client_state.cached(items, process).keys() == {"client_state/0", "client_state/1"}
-    client_state.settle()
+    client_state.end_round()
     assert client_state.cached(items, process) == {}
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {"client_state/1": "another"}
     client_state.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
-    client_state.files.settle()
+    client_state.files.end_round()
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {}
     assert client_state.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

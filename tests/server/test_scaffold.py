@@ -153,7 +153,7 @@ def test_the_servers_variate_is_the_mean_over_all_clients(tmp_path: Path) -> Non
         variates.begin(items)
         for item, value in zip(items, values, strict=True):
             variates.take(round, item, drawn(pool, "whole", value))
-        variates.settle()
+        variates.end_round()
     variates.begin(items)
     offset = variates.outgoing(items[0])
     # c = (2 + 3) / 5 clients, c_1 = 2; a client that never trained has none
@@ -167,7 +167,7 @@ def test_a_parts_variate_lives_on_its_own_entries(tmp_path: Path) -> None:
     variates.begin([whole, half])
     variates.take(1, whole, drawn(pool, "whole", 4.0))
     variates.take(1, half, drawn(pool, "half", 2.0))
-    variates.settle()
+    variates.end_round()
     variates.begin([whole, half])
     name = next(name for name, tensor in pool["whole"].state.items() if tensor.dim() == 4)
     mine, theirs = variates.outgoing(whole)[name], variates.outgoing(half)[name]
@@ -185,7 +185,7 @@ def test_files_that_no_checkpoint_needs_go(tmp_path: Path) -> None:
     for round in range(1, 7):
         variates.begin([item])
         variates.take(round, item, drawn(pool, "whole", float(round)))
-        variates.settle()
+        variates.end_round()
     variates.files.drop_unneeded([2, 4, 6])
     names = sorted(path.name for path in (tmp_path / "variates" / "whole").iterdir())
     assert names == ["1-000002.safetensors", "1-000004.safetensors", "1-000006.safetensors"]

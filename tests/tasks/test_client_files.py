@@ -58,14 +58,14 @@ def test_what_a_round_writes_counts_from_its_end_on_and_is_read_whole(
 ) -> None:
     files = ClientFiles(tmp_path / "kept", 3)
     files.write(1, KEY, 2, tensors(1))
-    files.settle()
+    files.end_round()
     files.digests(1)
     gate = Gate(monkeypatch)
     changed = tensors(2)
     files.write(2, KEY, 2, changed)
     changed["bias"].zero_()  # what is written is what it was
     assert same(files.read(KEY, 2), tensors(1))
-    files.settle()
+    files.end_round()
     gate.opened.set()
     assert same(files.read(KEY, 2), tensors(2)) and same(files.newest(KEY, 2), tensors(2))
     section = files.section(KEY, 2)
@@ -81,7 +81,7 @@ def test_files_are_on_the_disk_when_a_checkpoint_is_written(
 ) -> None:
     files, gate = ClientFiles(tmp_path, 3), Gate(monkeypatch)
     files.write(1, KEY, 1, tensors(1))
-    files.settle()
+    files.end_round()
     assert gate.began.acquire(timeout=60)
     assert not list(tmp_path.glob("*/*"))
     threading.Timer(0.01, gate.opened.set).start()
@@ -95,11 +95,11 @@ def test_a_file_that_goes_is_not_written_afterwards(
 ) -> None:
     files = ClientFiles(tmp_path, 1)
     files.write(1, KEY, 1, tensors(1))
-    files.settle()
+    files.end_round()
     files.finish()
     gate = Gate(monkeypatch)
     files.write(2, KEY, 1, tensors(2))
-    files.settle()
+    files.end_round()
     threading.Timer(0.01, gate.opened.set).start()
     drop(files)
     files.finish()
@@ -110,7 +110,7 @@ def test_the_last_of_two_writes_in_a_round_stays(tmp_path: Path) -> None:
     files = ClientFiles(tmp_path, 1)
     for seed in range(20):
         files.write(1, KEY, 1, tensors(seed))
-    files.settle()
+    files.end_round()
     assert same(files.read(KEY, 1), tensors(19))
 
 
@@ -125,7 +125,7 @@ def test_what_waits_to_be_written_is_bounded(tmp_path: Path, monkeypatch: pytest
     assert third.is_alive()
     gate.opened.set()
     third.join(60)
-    files.settle()
+    files.end_round()
     assert len(files.digests(1)) == 3
 
 
@@ -149,7 +149,7 @@ def test_a_clients_section_is_written_as_it_came_if_it_is_as_we_write_it(tmp_pat
     written = []
     for round, state in enumerate((new, other), 1):
         client_state.take(round, item, state)
-        client_state.settle()
+        client_state.end_round()
         written.append(client_state.sections([item, WorkItem(2, KEY)]))
         assert written[-1].keys() == {"client_state/0"}
         assert same(wire.bytes_to_tensors(written[-1]["client_state/0"]), tensors(1))

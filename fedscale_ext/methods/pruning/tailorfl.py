@@ -247,5 +247,5 @@ class TailorFLAggregator(PrunedTypesAggregator):
             for group, one in active.items():
                 self.active[group][client - 1] = one
             files.write(round, KEY, client, {**owns[client], **pack_channels(active)})
-        files.settle()
+        files.end_round()
         self.record("channels_moved", moved)

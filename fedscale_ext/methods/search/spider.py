@@ -173,7 +173,7 @@ class SpiderClient(MultiModelClient):
         local.hold(local.alive)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
-        """Train both networks; figures are the global network's, ``own`` is the local one. See
+        """Train both networks; figures are the global network's, ``client_state`` is the local one. See
         :meth:`MultiModelClient.train`."""
         settings = conf.objective.get("spider")
         if settings is None or self._spec is None:
@@ -322,17 +322,17 @@ class SpiderAggregator(FedAvgAggregator):
             alive, layer = self.local.alive[client - 1], None
             if shrinks and self.validation_samples(client):
                 layer = drawn_layer(alive, stream(self.seed, round, client, SHRINKS))
-            items.append(self.counted(item, alive, layer))
+            items.append(self.with_work(item, alive, layer))
         return items
 
     def work_done(self, update: Update) -> WorkItem:
         """Count the steps of the network that the client shrank to, and the passes that chose it."""
         before, after = (every[update.client - 1] for every in (self.alive_before, self.local.alive))
         shrunk = np.flatnonzero((before != after).any(1))
-        return self.counted(update.item, after, int(shrunk[0]) if len(shrunk) else None)
+        return self.with_work(update.item, after, int(shrunk[0]) if len(shrunk) else None)
 
-    def counted(self, item: WorkItem, alive: np.ndarray, layer: int | None) -> WorkItem:
-        """Count an item's work: steps of the global network, steps of the local one, passes that choose operators.
+    def with_work(self, item: WorkItem, alive: np.ndarray, layer: int | None) -> WorkItem:
+        """Return an item with its work: steps of the global network and the local one, passes that choose operators.
 
         Args:
             item: The item, of a client whose local network was as ``alive_before`` says.

@@ -20,7 +20,7 @@ class DynamicGradients(ControlVariates):
         """Nothing: h is the server's."""
         return {name: torch.zeros_like(tensor) for name, tensor in shapes.items()}
 
-    def counted(self, item: WorkItem) -> int:
+    def traffic_bytes(self, item: WorkItem) -> int:
         """Nothing: a device keeps its h_i, and the server its h. Both change by models that travel anyway."""
         return 0
 

@@ -112,7 +112,7 @@ def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
         )
         files.write(1, "global", update.client, {**pack_channels(active), **gates})
         aggregator.collect(1, update, trained(aggregator.pool["global"].state, update.client))
-    files.settle()
+    files.end_round()
     weights = [aggregator.weight(update.item) for update in updates]
     assert weights[1] == 2 * weights[0] < 10.0 * 2  # by samples and by what is kept
     aggregator.aggregate(1, updates, {})

@@ -311,7 +311,7 @@ def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
     client_state[ALIVE][0, 1:] = False
     section = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes(client_state)}))[1]["own"]
     aggregator.local.take(1, item, aggregator.local.checked(item, section))
-    aggregator.local.settle()
+    aggregator.local.end_round()
     assert aggregator.local.alive[1].sum() == 5 and aggregator.local.alive[0].sum() == 8
     for wrong in (aggregator.tables.held.copy(), np.zeros_like(aggregator.tables.held)):
         bad = wire.unpack(

@@ -178,7 +178,7 @@ def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
             continue
         h = sum(-0.5 * (states[client][name] - old[name]) for client in holders) / 6  # over all clients
         torch.testing.assert_close(new[name], mean[name] - h / 0.5, msg=name)
-    gradients.settle()
+    gradients.end_round()
     gradients.begin(items)
     torch.testing.assert_close(gradients.outgoing(items[0])["exit1.linear.bias"],
                                0.5 * (states[1]["exit1.linear.bias"] - old["exit1.linear.bias"]))  # fmt: skip
@@ -200,7 +200,7 @@ def test_what_nobody_trains_in_a_round_keeps_its_value_though_h_is_known(tmp_pat
         names = [name for name in models.parameter_names(SPEC) if name in state]
         gradients.take(round, item, {name: 0.5 * (old[name] - state[name]) for name in names})
         aggregator.aggregate(round, updates, {"exit3": count_mean(old, [(state, dict.fromkeys(state), 1.0)])})
-        gradients.settle()
+        gradients.end_round()
     assert gradients.mean("exit3")["block3.conv1.weight"].all()
     for name, tensor in aggregator.pool["exit3"].state.items():
         assert torch.equal(tensor, old[name]) == (name not in state), name
