@@ -141,8 +141,8 @@ class MultiModelAggregator(MethodHooks):
             static_statistics=self.static_statistics,
             masks_tests=self.masks_tests,
             learning_rate=self.learning_rate,
-            traffic=self.traffic,
-            upload=self.uploaded,
+            download_bytes=self.download_bytes,
+            upload_bytes=self.upload_bytes,
             make_unit=self.make_unit,
             notice=self.notice,
             record=self.record,
@@ -299,8 +299,8 @@ class MultiModelAggregator(MethodHooks):
                 clock_s=self.global_virtual_clock,
                 collect=len(items) if self.privacy and self.privacy.sampling else target,
                 reference_macs=self.config.job.reference_macs,
-                traffic=self.traffic,
-                upload=self.uploaded,
+                download_bytes=self.download_bytes,
+                upload_bytes=self.upload_bytes,
             )
             self.deadline.scheduled(round, schedule)
             if self.selection is None or not items:
@@ -335,8 +335,8 @@ class MultiModelAggregator(MethodHooks):
             offline=offline,
             failed=failed,
             learning_rate=self.learning_rate(self.round),
-            download=self.traffic,
-            upload=self.uploaded,
+            download_bytes=self.download_bytes,
+            upload_bytes=self.upload_bytes,
             beside=self._other_work,
         )
 

@@ -179,7 +179,8 @@ class Pyramid(Guided):
         job = self._job
         return client_times(
             items, job.pool, job.population, job.task,
-            reference_macs=job.config.job.reference_macs, traffic=job.traffic, upload=job.upload,
+            reference_macs=job.config.job.reference_macs, download_bytes=job.download_bytes,
+            upload_bytes=job.upload_bytes,
         )  # fmt: skip
 
     def state(self) -> tuple[State, dict[str, Any]]:

@@ -177,14 +177,14 @@ class MethodTools(MethodTraits, Coordinator):
         if self.config.job.record_internals:
             self._internal_states[name] = state
 
-    def traffic(self, item: WorkItem) -> int:
-        """Bytes that a client is handed, and hands in: the model, and what counts beside it."""
+    def download_bytes(self, item: WorkItem) -> int:
+        """Bytes that a client downloads for an item: the model, and what counts beside it."""
         model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
         return model + self._tensor_bytes(item)
 
-    def uploaded(self, item: WorkItem) -> int:
-        """Bytes that a client hands in: what it was handed, unless the item says less."""
-        whole = self.traffic(item) if item.upload is None else item.upload + self._tensor_bytes(item)
+    def upload_bytes(self, item: WorkItem) -> int:
+        """Bytes that a client uploads for an item: as many as it downloads, unless the item says less."""
+        whole = self.download_bytes(item) if item.upload is None else item.upload + self._tensor_bytes(item)
         return whole - dropped_bytes(item, self.pool)
 
     def _tensor_bytes(self, item: WorkItem) -> int:

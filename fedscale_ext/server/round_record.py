@@ -24,8 +24,8 @@ def round_record(
     offline: int,
     failed: Mapping[str, int],
     learning_rate: float,
-    download: Callable[[WorkItem], int],
-    upload: Callable[[WorkItem], int],
+    download_bytes: Callable[[WorkItem], int],
+    upload_bytes: Callable[[WorkItem], int],
     beside: Mapping[str, Any],
 ) -> RoundRecord:
     """Describe a round whose clients have trained; what comes after that is added by whoever does it.
@@ -41,8 +41,8 @@ def round_record(
         offline: how many could not be selected because they were offline.
         failed: how many failed, by reason.
         learning_rate: the clients' in this round.
-        download: bytes that a client downloads for an item.
-        upload: bytes that a client uploads for an item.
+        download_bytes: bytes that a client downloads for an item.
+        upload_bytes: bytes that a client uploads for an item.
         beside: what clients did beside training (``MethodTools.charge``).
 
     """
@@ -60,8 +60,8 @@ def round_record(
         passed[item.model] = passed.get(item.model, 0.0) + update.trained * item.forward_fraction
     samples = sum(update.trained for update in updates)
     participants = sorted({update.client for update in updates})
-    downloads = [(item.client, download(item)) for item in schedule.items]
-    uploads = [(update.client, upload(update.item)) for update in updates]
+    downloads = [(item.client, download_bytes(item)) for item in schedule.items]
+    uploads = [(update.client, upload_bytes(update.item)) for update in updates]
     loss = math.fsum(update.loss * update.trained for update in updates) / samples if samples else math.nan
     passed_macs = float(sum(count * cost[key].forward_macs for key, count in passed.items()))
     forward_macs = float(sum(count * cost[key].forward_macs for key, count in stepped.items())) + passed_macs
@@ -84,8 +84,8 @@ def round_record(
         models=len(pool),
         forward_macs=forward_macs + beside["forward_macs"],
         training_macs=training_macs + beside["forward_macs"],
-        late_download_bytes=sum(map(download, schedule.late_items)),
-        lost_download_bytes=sum(map(download, schedule.lost_items)),
+        late_download_bytes=sum(map(download_bytes, schedule.late_items)),
+        lost_download_bytes=sum(map(download_bytes, schedule.lost_items)),
         download_bytes=sum(count for _, count in downloads) + beside["download_bytes"],
         upload_bytes=sum(count for _, count in uploads) + beside["upload_bytes"],
         client_download_bytes=_by_participant(participants, downloads),

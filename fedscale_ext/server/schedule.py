@@ -57,18 +57,24 @@ def schedule_round(
     clock_s: float,
     collect: int,
     reference_macs: float,
-    traffic: Callable[[WorkItem], int] | None = None,
-    upload: Callable[[WorkItem], int] | None = None,
+    download_bytes: Callable[[WorkItem], int] | None = None,
+    upload_bytes: Callable[[WorkItem], int] | None = None,
 ) -> Schedule:
     """Keep the ``collect`` fastest clients that are still online when they finish (FedScale's rule).
 
     Each client's time follows from the MACs and bytes of the models that it trains and from the samples that
-    its steps see: a client with less than a batch trains smaller steps. ``traffic``: bytes in each direction,
-    where they are not the model's; ``upload``: of what it hands in, where that differs.
+    its steps see: a client with less than a batch trains smaller steps. By default
+    ``download_bytes`` of an item are the model's, and ``upload_bytes`` are those of its download.
     """
     items = sorted(items, key=lambda item: item.client)
     clients, computation, communication = client_times(
-        items, pool, population, task, reference_macs=reference_macs, traffic=traffic, upload=upload
+        items,
+        pool,
+        population,
+        task,
+        reference_macs=reference_macs,
+        download_bytes=download_bytes,
+        upload_bytes=upload_bytes,
     )
     durations = computation + communication
     there = np.ones(len(clients), dtype=bool)
@@ -98,8 +104,8 @@ def client_times(
     task: Task,
     *,
     reference_macs: float,
-    traffic: Callable[[WorkItem], int] | None = None,
-    upload: Callable[[WorkItem], int] | None = None,
+    download_bytes: Callable[[WorkItem], int] | None = None,
+    upload_bytes: Callable[[WorkItem], int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of ``items`` in the order of clients: the clients (numbers - 1, ascending), and the seconds that each computes
     and communicates for all of its items; float64 [clients]."""
@@ -108,8 +114,8 @@ def client_times(
     index = np.array([item.client - 1 for item in items], dtype=np.int64)
     clients, first = np.unique(index, return_index=True)
     known = {key: pool[key].cost for key in {item.model for item in items}}
-    down = [known[item.model].bytes if traffic is None else traffic(item) for item in items]
-    up = down if upload is None else [upload(item) for item in items]
+    down = [known[item.model].bytes if download_bytes is None else download_bytes(item) for item in items]
+    up = down if upload_bytes is None else [upload_bytes(item) for item in items]
     computation, communication = completion_times(
         population.computation_ms[index],
         population.communication_kbps[index],

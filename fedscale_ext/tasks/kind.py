@@ -166,8 +166,8 @@ class JobContext:
     static_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too
     learning_rate: Callable[[int], float]  #: of the clients, by round
-    traffic: Callable[[WorkItem], int]  #: bytes that a client downloads for an item
-    upload: Callable[[WorkItem], int]  #: bytes that a client uploads for an item
+    download_bytes: Callable[[WorkItem], int]  #: bytes that a client downloads for an item
+    upload_bytes: Callable[[WorkItem], int]  #: bytes that a client uploads for an item
     make_unit: Callable[..., Unit]
     notice: Callable[[str], None]  #: tells whoever watches the job
     record: Callable[[str, Any], None]  #: keeps a figure of the round for internals.jsonl

@@ -215,11 +215,11 @@ class Job:
     def record(self, name: str, value: Any) -> None:
         self.recorded[name] = value
 
-    def traffic(self, item: WorkItem) -> int:
+    def download_bytes(self, item: WorkItem) -> int:
         return self.pool[item.model].cost.bytes
 
-    def upload(self, item: WorkItem) -> int:
-        return self.traffic(item) - dropped_bytes(item, self.pool)
+    def upload_bytes(self, item: WorkItem) -> int:
+        return self.download_bytes(item) - dropped_bytes(item, self.pool)
 
     def schedule(self, clients: list[int]) -> Any:
         items = [WorkItem(client, "global") for client in clients]

@@ -23,8 +23,8 @@ SEEN = 20  # samples of a client's two steps
 def played(
     *items: WorkItem,
     failed: Sequence[int] = (),
-    download: Callable[[WorkItem], int] = lambda item: 0,
-    upload: Callable[[WorkItem], int] = lambda item: 0,
+    download_bytes: Callable[[WorkItem], int] = lambda item: 0,
+    upload_bytes: Callable[[WorkItem], int] = lambda item: 0,
     beside: tuple[int, int] = (0, 0),
 ) -> tuple[Schedule, RoundRecord]:
     pool = ModelPool()
@@ -37,7 +37,7 @@ def played(
     updates = [Update(item, 50, SEEN, 2, 1.0, 1.0) for item in items if item.client not in failed]
     record = round_record(
         1, schedule, updates, pool, clock_s=0.0, duration_s=0.0, selected=3, offline=0, failed={}, learning_rate=0.1,
-        download=download, upload=upload,
+        download_bytes=download_bytes, upload_bytes=upload_bytes,
         beside={"forward_macs": 0.0, "download_bytes": beside[0], "upload_bytes": beside[1]},
     )  # fmt: skip
     return schedule, record
@@ -85,8 +85,8 @@ def test_each_participant_has_what_its_round_cost() -> None:
     schedule, record = played(
         *items,
         failed=[3],
-        download=lambda item: download[item.client],
-        upload=lambda item: item.client,
+        download_bytes=lambda item: download[item.client],
+        upload_bytes=lambda item: item.client,
         beside=(100, 50),
     )
     assert record.participants == [1, 2]
@@ -108,8 +108,8 @@ def test_the_costs_of_participants_are_those_of_their_items(data: st.DataObject)
     _, record = played(
         *items,
         failed=sorted(failed),
-        download=lambda item: down[item.objective["number"]],
-        upload=lambda item: up[item.objective["number"]],
+        download_bytes=lambda item: down[item.objective["number"]],
+        upload_bytes=lambda item: up[item.objective["number"]],
     )
     assert record.participants == sorted(set(clients) - failed)
     sums = [

@@ -187,7 +187,7 @@ class SentRanks(SentTensors):
         super().take(round, item, new)
         self.num_bytes[item.client - 1] = num_bytes(self._mentee, new[RANKS])
 
-    def upload(self, item: WorkItem) -> int:
+    def upload_bytes(self, item: WorkItem) -> int:
         """Return the bytes that a client sent last; at first those of the whole mentee."""
         last = int(self.num_bytes[item.client - 1])
         return num_bytes(self._mentee, torch.full_like(self._most, WHOLE)) if last < 0 else last
@@ -233,9 +233,9 @@ class FedKDAggregator(MutualAggregator):
         whole = self.pool[KEY].cost.bytes
         return replace(item, bytes=min(whole, sum(self.update_bytes[received:])))
 
-    def uploaded(self, item: WorkItem) -> int:
+    def upload_bytes(self, item: WorkItem) -> int:
         """Bytes that a client sends; in a round's record those that it has sent."""
-        return self.sent.upload(item)
+        return self.sent.upload_bytes(item)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Change the mentee by the compressed mean of the participants' changes."""

@@ -107,7 +107,7 @@ class SentTensors(ReturnedTensors):
         super().take(round, item, new)
         self.num_bytes[item.client - 1] = bytes_sent(new) if self._by_class else bytes_of(new)
 
-    def upload(self, item: WorkItem) -> int:
+    def upload_bytes(self, item: WorkItem) -> int:
         """Return the bytes that a client sent last; at first those of all classes."""
         last = int(self.num_bytes[item.client - 1])
         return self.most(item.model) if last < 0 else last
@@ -213,9 +213,9 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
             bytes=bytes_of(self.message_for(client)),
         )
 
-    def uploaded(self, item: WorkItem) -> int:
+    def upload_bytes(self, item: WorkItem) -> int:
         """Bytes that a client sends; in a round's record those that it has sent."""
-        return self.sent.upload(item)
+        return self.sent.upload_bytes(item)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Learn from what clients sent. There are no means of models that never met."""

@@ -56,12 +56,12 @@ def test_traffic_is_public_samples_once_and_logits(method: str, tmp_path: Path) 
     label = 0 if method == "dsfl" else 8  # bytes; its clients learn from none
     logits, public = 4 * CLASSES * num_rows, PUBLIC * (SAMPLE + label)
     assert all(
-        (aggregator.traffic(item), aggregator.uploaded(item)) == (public, logits)
+        (aggregator.download_bytes(item), aggregator.upload_bytes(item)) == (public, logits)
         for item in play(aggregator, 1, [1, 2, 4])
     )
     later = {item.client: item for item in play(aggregator, 2)}
-    assert {aggregator.traffic(later[client]) for client in (1, 2, 4)} == {logits}
-    assert {aggregator.traffic(later[client]) for client in (3, 5, 6)} == {logits + public}
+    assert {aggregator.download_bytes(later[client]) for client in (1, 2, 4)} == {logits}
+    assert {aggregator.download_bytes(later[client]) for client in (3, 5, 6)} == {logits + public}
 
 
 @pytest.mark.parametrize("method", QUICK)
@@ -70,7 +70,7 @@ def test_a_deadline_counts_the_logits_of_a_later_round(method: str, tmp_path: Pa
     play(aggregator, 1)
     (later,) = play(aggregator, 2, [1])
     cost = weakest_cost(aggregator)
-    assert cost.bytes == aggregator.traffic(later) == aggregator.uploaded(later)
+    assert cost.bytes == aggregator.download_bytes(later) == aggregator.upload_bytes(later)
     assert cost.training_macs == models.cost(aggregator.smallest_spec()).training_macs
 
 

@@ -156,7 +156,8 @@ def test_devices_know_nothing_of_public_data_in_feddf_and_fedet(tmp_path: Path) 
         aggregator = new_aggregator(method, tmp_path, steps=2)
         for item in play(aggregator, 1):
             assert item.compute_fraction == 1.0 and not item.objective
-            assert aggregator.traffic(item) == aggregator.uploaded(item) == aggregator.pool[item.model].cost.bytes
+            whole = aggregator.pool[item.model].cost.bytes
+            assert aggregator.download_bytes(item) == aggregator.upload_bytes(item) == whole
 
 
 @settings(max_examples=30)

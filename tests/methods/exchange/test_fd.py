@@ -56,7 +56,7 @@ def test_a_client_receives_the_mean_of_the_others_by_class(tmp_path: Path) -> No
         assert message[KNOWN].tolist() == list(rows)
         np.testing.assert_allclose(message[OUTPUTS].numpy(), np.stack(list(rows.values())), rtol=1e-5)
         (item,) = aggregator.assign(2, np.array([client]))
-        assert aggregator.traffic(item) == len(rows) * (4 * CLASSES + 4)
+        assert aggregator.download_bytes(item) == len(rows) * (4 * CLASSES + 4)
 
 
 def test_a_checkpoint_holds_what_the_others_sent(tmp_path: Path) -> None:

@@ -175,14 +175,14 @@ def test_heads_and_the_generator_count_as_traffic_and_generated_features_as_work
     aggregator = new_aggregator("fedgen", tmp_path, **HOW)
     head = 4 * CLASSES * (WIDTH + 1)
     (item,) = aggregator.assign(1, np.array([2]))
-    assert aggregator.traffic(item) == head and item.compute_fraction == 1.0
+    assert aggregator.download_bytes(item) == head and item.compute_fraction == 1.0
     assert item.forward_fraction == 0.0  # nothing is generated in the first round
-    assert aggregator.uploaded(item) == head + 4 * CLASSES
+    assert aggregator.upload_bytes(item) == head + 4 * CLASSES
     play(aggregator, 1, [2])
-    assert aggregator.uploaded(item) == head + 4 * CLASSES  # whole, whichever classes the client lacks
+    assert aggregator.upload_bytes(item) == head + 4 * CLASSES  # whole, whichever classes the client lacks
     (item,) = aggregator.assign(2, np.array([2]))
     generator = 4 * ((NOISE + CLASSES + 1) * HIDDEN + 4 * HIDDEN + (HIDDEN + 1) * WIDTH)
-    assert aggregator.traffic(item) == head + generator + 4 * CLASSES
+    assert aggregator.download_bytes(item) == head + generator + 4 * CLASSES
     whole = aggregator.pool[item.model].cost.forward_macs
     assert item.compute_fraction == pytest.approx(1 + CLASSES * WIDTH / whole)
     assert item.forward_fraction == pytest.approx(((NOISE + CLASSES) * HIDDEN + HIDDEN * WIDTH) / whole)

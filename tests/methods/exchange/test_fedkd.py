@@ -152,17 +152,17 @@ def test_a_client_downloads_what_it_lacks_and_uploads_its_factors(tmp_path: Path
     (item,) = aggregator.assign(1, np.array([5]))
     ranks = aggregator.sent.template(item.model)[RANKS]
     assert (
-        aggregator.traffic(item) == whole and aggregator.uploaded(item) == whole + ranks.nbytes
+        aggregator.download_bytes(item) == whole and aggregator.upload_bytes(item) == whole + ranks.nbytes
     )  # it has not sent anything yet
     for round, participants in enumerate([[1, 5], [1, 2], [1, 3]], 1):
         play(aggregator, round, participants)
     first, second, third = aggregator.update_bytes
     assert max(aggregator.update_bytes) < whole / 3
-    downloads = [aggregator.traffic(aggregator.item_of(client)) for client in range(1, 7)]
+    downloads = [aggregator.download_bytes(aggregator.item_of(client)) for client in range(1, 7)]
     # client 1 lacks the last update, and client 5 all; clients 4 and 6 have no mentee
     assert downloads == [third, min(whole, second + third), third, whole, min(whole, first + second + third), whole]
-    assert aggregator.uploaded(aggregator.item_of(1)) == num_bytes(mentee, torch.ones_like(ranks)) < whole / 3
-    assert [aggregator.traffic(item) for item in aggregator.next_items()] == downloads
+    assert aggregator.upload_bytes(aggregator.item_of(1)) == num_bytes(mentee, torch.ones_like(ranks)) < whole / 3
+    assert [aggregator.download_bytes(item) for item in aggregator.next_items()] == downloads
 
 
 def test_a_client_keeps_the_projection_and_is_served_its_mentor(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_rows_of_studied_classes_count_as_traffic_and_the_quiz_as_work(tmp_path:
     aggregator = new_aggregator("fedl2g", tmp_path, warm_up=1, study=6, quiz=0.25)
     row, every = 4 * WIDTH, 4 * CLASSES
     (item,) = aggregator.assign(1, np.array([2]))  # of 20 samples, 5 of them in the quiz
-    assert aggregator.traffic(item) == CLASSES * row and aggregator.uploaded(item) == CLASSES * row + every
+    assert aggregator.download_bytes(item) == CLASSES * row and aggregator.upload_bytes(item) == CLASSES * row + every
     assert item.overrides == {"held_out": 0.25, "local_steps": 1, "batch_size": 6}
     # of the six samples of its only step: that step, the quiz of five, and a derivative that costs two forward passes
     assert item.compute_fraction == pytest.approx((6 + 5) / 6) and item.forward_fraction == 2.0
@@ -177,7 +177,7 @@ def test_rows_of_studied_classes_count_as_traffic_and_the_quiz_as_work(tmp_path:
     play(aggregator, 1, [2], {2: {GRADIENTS: torch.ones(CLASSES, WIDTH), COUNTS: counts}})
     aggregator.history.append(None)
     (item,) = aggregator.assign(2, np.array([2]))
-    assert aggregator.uploaded(item) == row + every
+    assert aggregator.upload_bytes(item) == row + every
     assert item.overrides == {"held_out": 0.25} and item.compute_fraction == pytest.approx(1 + 11 / 10)
     assert item.forward_fraction == pytest.approx(12 / 10)
     assert aggregator.counted(item) == 6 and not item.objective["warm_up"]

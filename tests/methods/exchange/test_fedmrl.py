@@ -60,7 +60,7 @@ def test_the_shared_model_travels_and_all_networks_count_as_work(tmp_path: Path)
     aggregator = new_aggregator(tmp_path)
     (item,) = aggregator.assign(1, np.array([2]))
     shared = models.cost(aggregator.pool["shared"].spec)
-    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (shared.bytes, shared.bytes)
+    assert (aggregator.download_bytes(item), aggregator.upload_bytes(item)) == (shared.bytes, shared.bytes)
     assert aggregator.pool[item.model].cost.forward_macs > models.cost(OWN).forward_macs + shared.forward_macs
     assert (
         aggregator.served_bytes()[1] == aggregator.pool[item.model].cost.bytes

@@ -56,7 +56,7 @@ def test_a_checkpoint_holds_the_prototypes_and_who_sent_how_much(tmp_path: Path)
     resumed.sent.load_state(*aggregator.sent.state())
     items = [each.assign(2, np.arange(1, 7)) for each in (aggregator, resumed)]
     assert items[0] == items[1]
-    assert [aggregator.uploaded(item) for item in items[0]] == [resumed.uploaded(item) for item in items[1]]
+    assert [aggregator.upload_bytes(item) for item in items[0]] == [resumed.upload_bytes(item) for item in items[1]]
     assert aggregator.shared.sections([]) == resumed.shared.sections([])
 
 

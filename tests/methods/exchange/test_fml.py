@@ -99,7 +99,7 @@ def test_the_shared_model_travels_and_the_pair_counts_as_work(tmp_path: Path) ->
     aggregator = new_aggregator(tmp_path)
     (item,) = aggregator.assign(1, np.array([5]))
     shared = models.cost(aggregator.pool["shared"].spec)
-    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (shared.bytes, shared.bytes)
+    assert (aggregator.download_bytes(item), aggregator.upload_bytes(item)) == (shared.bytes, shared.bytes)
     personal = models.cost(models.named_spec(TYPES[1], SHAPE, CLASSES))
     assert aggregator.pool[item.model].cost.forward_macs == personal.forward_macs + shared.forward_macs
     assert aggregator.personal_bytes()[4] == aggregator.served_bytes()[4] == personal.bytes

@@ -41,7 +41,7 @@ def test_types_begin_with_one_head_which_is_the_message(method: str, tmp_path: P
     for key in TYPES:
         assert torch.equal(aggregator.pool[key].state["head.weight"], aggregator.message()["weight"])
     (item,) = aggregator.assign(1, np.array([1]))
-    assert aggregator.traffic(item) == 4 * CLASSES * (WIDTH + 1)
+    assert aggregator.download_bytes(item) == 4 * CLASSES * (WIDTH + 1)
 
 
 def test_heads_are_averaged_by_samples(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_heads_are_averaged_by_samples(tmp_path: Path) -> None:
     for name in ("weight", "bias"):
         expected = (20 * one[name].numpy() + 50 * two[name].numpy()) / 70
         np.testing.assert_allclose(aggregator.message()[name].numpy(), expected, rtol=1e-5)
-    assert aggregator.uploaded(item) == 4 * CLASSES * (WIDTH + 1)
+    assert aggregator.upload_bytes(item) == 4 * CLASSES * (WIDTH + 1)
     assert item.compute_fraction == 1.0  # it sends nothing that takes a pass over samples
 
 

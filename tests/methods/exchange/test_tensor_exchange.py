@@ -31,15 +31,15 @@ def test_types_of_one_width_need_no_representation(tmp_path: Path) -> None:
 def test_a_client_counts_for_the_classes_that_it_has_sent(tmp_path: Path) -> None:
     aggregator = new_aggregator("fedproto", tmp_path)
     (before,) = aggregator.assign(1, np.array([2]))
-    assert (aggregator.traffic(before), aggregator.uploaded(before)) == (
+    assert (aggregator.download_bytes(before), aggregator.upload_bytes(before)) == (
         0,
         CLASSES * ROW + ALL,
     )  # not known yet: all classes
     (item,) = play(aggregator, 1, [2])
-    assert aggregator.uploaded(item) == 2 * ROW + ALL
+    assert aggregator.upload_bytes(item) == 2 * ROW + ALL
     (later,) = aggregator.assign(2, np.array([2]))
-    assert aggregator.traffic(later) == 2 * (ROW + 4) and aggregator.uploaded(later) == 2 * ROW + ALL
-    assert aggregator.uploaded(WorkItem(3, TYPES[0])) == CLASSES * ROW + ALL
+    assert aggregator.download_bytes(later) == 2 * (ROW + 4) and aggregator.upload_bytes(later) == 2 * ROW + ALL
+    assert aggregator.upload_bytes(WorkItem(3, TYPES[0])) == CLASSES * ROW + ALL
 
 
 def test_the_first_round_is_without_a_message(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_server_keeps_the_initial_weights_and_nothing_travels() -> None:
     play(aggregator, 1)
     assert equal(pool_states(aggregator)[KEY], before[KEY])
     (item,) = aggregator.assign(2, np.array([3]))
-    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (0, 0)
+    assert (aggregator.download_bytes(item), aggregator.upload_bytes(item)) == (0, 0)
     assert aggregator.evaluation_plan().serve == ["initial@own"] * 6 and not aggregator.evaluation_plan().named
 
 

@@ -44,10 +44,10 @@ def test_work_beside_the_steps_counts_per_sample_of_the_steps() -> None:
     item = aggregator.personal_item(5, {"a": 1}, {"local_epochs": 2}, trained=25, passed=50.0, bytes=8, upload=3)
     assert (item.client, item.model, item.objective) == (5, TYPES[1], {"a": 1})
     assert (item.compute_fraction, item.forward_fraction) == (1.25, 0.5)
-    assert (aggregator.traffic(item), aggregator.uploaded(item)) == (8, 3)
+    assert (aggregator.download_bytes(item), aggregator.upload_bytes(item)) == (8, 3)
     plain = aggregator.personal_item(2, {}, {}, trained=0.0, passed=0.0, bytes=8)
     assert (plain.model, plain.compute_fraction, plain.forward_fraction) == (TYPES[0], 1.0, 0.0)
-    assert aggregator.uploaded(plain) == 8
+    assert aggregator.upload_bytes(plain) == 8
 
 
 @pytest.mark.parametrize("method", METHODS)

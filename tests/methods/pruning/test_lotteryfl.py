@@ -352,7 +352,7 @@ def test_a_types_target_is_a_part_of_what_it_begins_with() -> None:
         rate = rate_of(SPEC, 0.1 * models.cost(SPEC).parameters)
         part, every = models.cost(narrowed(SPEC, rate)), aggregator.pool["global"].cost
         assert item.training_fraction == pytest.approx(part.training_macs / every.training_macs)
-        assert aggregator.traffic(item) < 0.5 * aggregator.pool["global"].cost.bytes
+        assert aggregator.download_bytes(item) < 0.5 * aggregator.pool["global"].cost.bytes
     whole = next(aggregator.item_of(client) for client in range(1, 7) if aggregator.type_of[client - 1] == 0)
     assert whole.objective["ticket"]["target"] == 0.5 and whole.compute_fraction == 1.0
 

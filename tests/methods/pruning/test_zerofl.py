@@ -133,7 +133,8 @@ def test_what_it_counts_for() -> None:
     values = sum(max(1, round(0.2 * weight.numel())) for weight in weights.values())
     bits = sum(-(-weight.numel() // 8) for weight in weights.values())
     assert item.upload == cost.bytes - 4 * (entries - values) + bits < 0.4 * cost.bytes
-    assert item.bytes is None and aggregator.traffic(item) == cost.bytes and aggregator.uploaded(item) == item.upload
+    assert item.bytes is None and aggregator.download_bytes(item) == cost.bytes
+    assert aggregator.upload_bytes(item) == item.upload
     assert item.compute_fraction == pytest.approx(0.1)
     dense = server(ZeroFLAggregator, "zerofl", sparsity=0.9, mask_ratio=1.0, skips_zeros=False)
     (item,) = dense.assign(1, np.array([3]))

@@ -148,7 +148,7 @@ def test_feddyn_sends_nothing_beside_the_model(tmp_path: Path) -> None:
     (gradients,) = aggregator.client_tensors()
     aggregator.client_tensors_by_kind = {gradients.kind: gradients}
     (item,) = aggregator.assign(1, np.array([1]))
-    assert aggregator.traffic(item) == aggregator.uploaded(item) == aggregator.pool[item.model].cost.bytes
+    assert aggregator.download_bytes(item) == aggregator.upload_bytes(item) == aggregator.pool[item.model].cost.bytes
 
 
 def test_what_somebody_trained_is_corrected(tmp_path: Path) -> None:
