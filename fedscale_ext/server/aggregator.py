@@ -34,10 +34,9 @@ from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.job_checkpoints import JobCheckpoints, Origin, Progress, Stateful
-from fedscale_ext.server.method_tools import NOTHING
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords, JobResult
-from fedscale_ext.server.round_record import round_record
+from fedscale_ext.server.round_record import OtherWork, round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.server.stopping import budget_spent, converged
 from fedscale_ext.tasks.kind import JobContext
@@ -79,15 +78,15 @@ class MultiModelAggregator(MethodHooks):
     def run_round(self, round: int) -> str | None:
         """Run one round; returns why it was the last one, or None."""
         self.round = round
-        self._internals, self._internal_states, self._other_work = {}, {}, dict(NOTHING)
+        self._internals, self._internal_states, self._other_work = {}, {}, OtherWork()
 
         able, target = self.candidates(round)
         participants, offline = self.select_participants(round, able, target)
         items = self.assign_work(round, participants)
         schedule = self.schedule_work(round, items, target)
         updates, means, failed = self.dispatcher.train(round, schedule.items)
-        self.global_virtual_clock += schedule.duration_s + self._other_work["seconds"]
         record = self._record_of(schedule, updates, failed, len(participants), offline)
+        self.global_virtual_clock = record.virtual_clock_s
         if self.selection is not None:
             self.selection.learn(round, schedule, updates)
         self.aggregate_updates(round, updates, means)
@@ -330,14 +329,13 @@ class MultiModelAggregator(MethodHooks):
             [dataclasses.replace(update, item=self.work_done(update)) for update in updates],
             self.pool,
             clock_s=self.global_virtual_clock,
-            duration_s=schedule.duration_s + self._other_work["seconds"],
             selected=selected,
             offline=offline,
             failed=failed,
             learning_rate=self.learning_rate(self.round),
             download_bytes=self.download_bytes,
             upload_bytes=self.upload_bytes,
-            beside=self._other_work,
+            other_work=self._other_work,
         )
 
     def _write_record(self, record: RoundRecord, last: bool) -> None:

@@ -29,6 +29,7 @@ from fedscale_ext.server.initial_weights import starting_weights
 from fedscale_ext.server.method_traits import MethodTraits
 from fedscale_ext.server.privacy import JobPrivacy
 from fedscale_ext.server.requirements import check_trained
+from fedscale_ext.server.round_record import OtherWork
 from fedscale_ext.server.schedule import dropped_bytes
 from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.util.code_digest import code_digest
@@ -37,7 +38,6 @@ from fedscale_ext.util.stopwatch import Stopwatch
 from fedscale_ext.util.torch_devices import server_device
 
 _KEPT_NOTICES = 100  # different ones, in the summary; the log has all
-NOTHING = {"seconds": 0.0, "forward_macs": 0.0, "download_bytes": 0, "upload_bytes": 0}
 
 
 class MethodTools(MethodTraits, Coordinator):
@@ -73,7 +73,7 @@ class MethodTools(MethodTraits, Coordinator):
         self.deadline = DeadlineNotices(config, self.notice)
         self._internals: dict[str, Any] = {}
         self._internal_states: dict[str, State] = {}
-        self._other_work: dict[str, Any] = dict(NOTHING)  # of this round, what clients did beside training
+        self._other_work = OtherWork()  # of this round
 
     def initial_spec(self) -> ModelSpec:
         """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
@@ -154,9 +154,7 @@ class MethodTools(MethodTraits, Coordinator):
     def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
         """What clients did beside training in this round counts towards it: sums over them, and how many virtual
         ``seconds`` it took."""
-        self._other_work.update(
-            seconds=seconds, forward_macs=forward_macs, download_bytes=download_bytes, upload_bytes=upload_bytes
-        )
+        self._other_work = OtherWork(seconds, forward_macs, download_bytes, upload_bytes)
 
     def keep_state(self) -> None:
         """Write a checkpoint in the midst of a round that changes no model before :meth:`assign` returns: a resumed

@@ -3,13 +3,23 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedscale_ext.core.types import RoundRecord, Update, WorkItem
 from fedscale_ext.server.schedule import Schedule
 from fedscale_ext.submodels.model_pool import ModelPool
+
+
+@dataclass(frozen=True)
+class OtherWork:
+    """What clients did in a round beside training, summed over them; ``seconds`` are virtual ones that it lasted."""
+
+    seconds: float = 0.0
+    forward_macs: float = 0.0
+    download_bytes: int = 0
+    upload_bytes: int = 0
 
 
 def round_record(
@@ -19,14 +29,13 @@ def round_record(
     pool: ModelPool,
     *,
     clock_s: float,
-    duration_s: float,
     selected: int,
     offline: int,
     failed: Mapping[str, int],
     learning_rate: float,
     download_bytes: Callable[[WorkItem], int],
     upload_bytes: Callable[[WorkItem], int],
-    beside: Mapping[str, Any],
+    other_work: OtherWork,
 ) -> RoundRecord:
     """Describe a round whose clients have trained; what comes after that is added by whoever does it.
 
@@ -35,15 +44,14 @@ def round_record(
         schedule: whose work counted, and how long it took.
         updates: what the clients reported.
         pool: the models that they trained.
-        clock_s: the virtual clock at its end.
-        duration_s: virtual seconds that it lasted.
+        clock_s: the virtual clock at its beginning.
         selected: how many clients were selected.
         offline: how many could not be selected because they were offline.
         failed: how many failed, by reason.
         learning_rate: the clients' in this round.
         download_bytes: bytes that a client downloads for an item.
         upload_bytes: bytes that a client uploads for an item.
-        beside: what clients did beside training (``MethodTools.charge``).
+        other_work: what clients did beside training (``MethodTools.charge``).
 
     """
     cost = {model.key: model.cost for model in pool}
@@ -58,6 +66,7 @@ def round_record(
         stepped[item.model] = stepped.get(item.model, 0.0) + update.trained * item.compute_fraction
         trained_on[item.model] = trained_on.get(item.model, 0.0) + update.trained * fraction
         passed[item.model] = passed.get(item.model, 0.0) + update.trained * item.forward_fraction
+    duration_s = schedule.duration_s + other_work.seconds
     samples = sum(update.trained for update in updates)
     participants = sorted({update.client for update in updates})
     downloads = [(item.client, download_bytes(item)) for item in schedule.items]
@@ -68,7 +77,7 @@ def round_record(
     training_macs = float(sum(count * cost[key].training_macs for key, count in trained_on.items())) + passed_macs
     return RoundRecord(
         round=round,
-        virtual_clock_s=clock_s,
+        virtual_clock_s=clock_s + duration_s,
         round_duration_s=duration_s,
         client_durations_s=schedule.durations_s.tolist(),
         wall_s=0.0,
@@ -82,12 +91,12 @@ def round_record(
         train_loss=loss,
         learning_rate=learning_rate,
         models=len(pool),
-        forward_macs=forward_macs + beside["forward_macs"],
-        training_macs=training_macs + beside["forward_macs"],
+        forward_macs=forward_macs + other_work.forward_macs,
+        training_macs=training_macs + other_work.forward_macs,
         late_download_bytes=sum(map(download_bytes, schedule.late_items)),
         lost_download_bytes=sum(map(download_bytes, schedule.lost_items)),
-        download_bytes=sum(count for _, count in downloads) + beside["download_bytes"],
-        upload_bytes=sum(count for _, count in uploads) + beside["upload_bytes"],
+        download_bytes=sum(count for _, count in downloads) + other_work.download_bytes,
+        upload_bytes=sum(count for _, count in uploads) + other_work.upload_bytes,
         client_download_bytes=_by_participant(participants, downloads),
         client_upload_bytes=_by_participant(participants, uploads),
         client_computation_s=_seconds(participants, schedule.clients, schedule.computation_s),

@@ -11,7 +11,7 @@ from fedscale_ext import models
 from fedscale_ext.core.types import RoundRecord, Task, Update, WorkItem
 from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.round_record import round_record
+from fedscale_ext.server.round_record import OtherWork, round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.submodels.model_pool import ModelPool
 
@@ -25,7 +25,7 @@ def played(
     failed: Sequence[int] = (),
     download_bytes: Callable[[WorkItem], int] = lambda item: 0,
     upload_bytes: Callable[[WorkItem], int] = lambda item: 0,
-    beside: tuple[int, int] = (0, 0),
+    other_work: OtherWork | None = None,
 ) -> tuple[Schedule, RoundRecord]:
     pool = ModelPool()
     pool.add("m", SPEC, {})
@@ -36,9 +36,9 @@ def played(
     )
     updates = [Update(item, 50, SEEN, 2, 1.0, 1.0) for item in items if item.client not in failed]
     record = round_record(
-        1, schedule, updates, pool, clock_s=0.0, duration_s=0.0, selected=3, offline=0, failed={}, learning_rate=0.1,
+        1, schedule, updates, pool, clock_s=5.0, selected=3, offline=0, failed={}, learning_rate=0.1,
         download_bytes=download_bytes, upload_bytes=upload_bytes,
-        beside={"forward_macs": 0.0, "download_bytes": beside[0], "upload_bytes": beside[1]},
+        other_work=other_work or OtherWork(),
     )  # fmt: skip
     return schedule, record
 
@@ -87,7 +87,7 @@ def test_each_participant_has_what_its_round_cost() -> None:
         failed=[3],
         download_bytes=lambda item: download[item.client],
         upload_bytes=lambda item: item.client,
-        beside=(100, 50),
+        other_work=OtherWork(seconds=3.0, download_bytes=100, upload_bytes=50),
     )
     assert record.participants == [1, 2]
     assert (record.client_download_bytes, record.client_upload_bytes) == ([7, 20], [1, 4])
@@ -95,6 +95,8 @@ def test_each_participant_has_what_its_round_cost() -> None:
     assert record.client_computation_s == schedule.computation_s[:2].tolist()
     assert record.client_communication_s == schedule.communication_s[:2].tolist()
     assert record.client_durations_s == schedule.durations_s.tolist()
+    assert record.round_duration_s == schedule.duration_s + 3.0
+    assert record.virtual_clock_s == 5.0 + record.round_duration_s
     assert record.client_computation_s[1] == pytest.approx(1.5 * record.client_computation_s[0])
 
 
