@@ -11,7 +11,7 @@ from synthetic_job import header, models, records
 from fedscale_ext.core.types import personal_version
 from fedscale_ext.metrics.clients import write_clients
 from fedscale_ext.metrics.recorder import Recorder
-from fedscale_ext.metrics.summary import summarise, write_summary
+from fedscale_ext.metrics.summary import JobResult, summarise, write_summary
 from fedscale_ext.population.population import Population
 from fedscale_ext.report.tables import write_markdown
 
@@ -62,7 +62,9 @@ def write_job(
     if clients:
         write_clients(folder, affords * capacities(), population, np.arange(1, CLIENTS + 1), names())
     if finished:
-        summary = summarise(job, history, models(), lineage=LINEAGE, client_names=names() if clients else None)
+        summary = summarise(
+            job, models(), JobResult(history, lineage=LINEAGE), client_names=names() if clients else None
+        )
         for name in ("mean", "sample_weighted"):
             summary["accuracy"][name] += shift
         if tuned is not None:

@@ -12,7 +12,7 @@ from fedscale_ext.metrics.chain import START, job_digests, json_digest, next_lin
 from fedscale_ext.metrics.models import model_file
 from fedscale_ext.metrics.names import METRICS
 from fedscale_ext.metrics.records import LAST, read_lines
-from fedscale_ext.metrics.summary import SUMMARY, summarise
+from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
 from fedscale_ext.report.loading import LoadedJob, load_job
 from fedscale_ext.server import checkpoint_file
 from fedscale_ext.util.tensor_files import digest_of_tensors, read_tensors
@@ -188,7 +188,7 @@ class RecordedRun:
         """Compare the results of summary.json with the records."""
         job = self.job
         try:
-            anew = summarise(job.header, job.records, None)
+            anew = summarise(job.header, None, JobResult(job.records))
         except UserError as error:
             return Check(SUMMARY, "does not fit", str(error))
         for name in _SUMMARISED:

@@ -276,7 +276,7 @@ class Evaluation:
         return self.correct[tested] / self.count[tested]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RoundRecord:
     """All data of a finished round: one line of metrics.jsonl."""
 
@@ -284,7 +284,7 @@ class RoundRecord:
     virtual_clock_s: float
     round_duration_s: float
     client_durations_s: list[float]
-    wall_s: float  # since the record of the round before, whose writing it includes
+    wall_s: float = 0.0  # since the record of the round before, whose writing it includes
     selected: int
     participants: list[int]
     assignments: dict[str, int]  # model key -> participants
@@ -293,7 +293,7 @@ class RoundRecord:
     failed: dict[str, int]  # reason -> clients
     train_loss: float
     learning_rate: float
-    models: int
+    models: int = 0  # of the pool, at the round's end
     forward_macs: float  # sums over all clients of this round
     training_macs: float
     download_bytes: int

@@ -6,6 +6,7 @@ import math
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -114,42 +115,55 @@ def _floor(correct: np.ndarray, count: np.ndarray) -> Any:
     return plain({name: getattr(figures, name) for name in ("mean", "iqr", "sample_weighted", "tested")})
 
 
+@dataclass(frozen=True)
+class JobResult:
+    """What a job gave, for its summary; of a job that has not ended, only the records.
+
+    Attributes:
+        records: The records of all rounds. The last evaluation in them is the job's result.
+        stopped: Why the job ended before its last round, or None.
+        lineage: Where models come from, by key.
+        results: The method's further figures.
+        server_bytes: Memory of the server's state beside the models.
+        repeated_bytes: Bytes of models of the pool that others of it repeat.
+        personal_bytes: Bytes of each client's personal model, or None where they are the pool's.
+        served_bytes: Bytes of the model that each client is served, or None where they are its personal model's.
+        privacy: The account of differential privacy, or None.
+        refused_messages: Messages that were refused since the aggregator last started, by reason.
+        notices: All notices, in their order; None: the header's.
+        resumed: After which rounds the job was resumed, and whether its code had changed.
+
+    """
+
+    records: Sequence[RoundRecord]
+    stopped: str | None = None
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+    results: Mapping[str, Any] = field(default_factory=dict)
+    server_bytes: int = 0
+    repeated_bytes: int = 0
+    personal_bytes: Sequence[float] | None = None
+    served_bytes: Sequence[float] | None = None
+    privacy: Mapping[str, Any] | None = None
+    refused_messages: Mapping[str, int] = field(default_factory=dict)
+    notices: Sequence[str] | None = None
+    resumed: Sequence[Mapping[str, Any]] = ()
+
+
 def summarise(
     header: Mapping[str, Any],
-    records: Sequence[RoundRecord],
     models: Sequence[Model] | None,
+    result: JobResult,
     *,
-    lineage: Mapping[str, Any] | None = None,
-    stopped: str | None = None,
-    privacy: Mapping[str, Any] | None = None,
-    wall_s: float | None = None,
-    refused_messages: Mapping[str, int] | None = None,
-    notices: Sequence[str] | None = None,
-    resumed: Sequence[Mapping[str, Any]] = (),
     restarts: Mapping[str, int] | None = None,
-    results: Mapping[str, Any] | None = None,
-    server_bytes: int = 0,
-    repeated_bytes: int = 0,
-    personal_bytes: Sequence[float] | None = None,
-    served_bytes: Sequence[float] | None = None,
     client_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The summary of a job as JSON values. Accuracies are in [0, 1]; figures that do not exist are None.
 
-    ``records`` are all its rounds; the last evaluation in them is its result. ``models`` is None for a job that has not
-    ended. ``lineage`` maps a model's key to its origin. ``stopped`` is the reason why the job ended before its last
-    round. ``converged_round`` of the summary is the first round where ``stop_gain`` held. ``privacy`` is the promise of
-    differential privacy, None without.
-
-    ``wall_s`` is the time of the whole job. By default it is the sum over its rounds, which leaves out the start and is
-    right for a resumed job. ``refused_messages`` counts messages that the aggregator refused since it last started, by
-    reason. ``notices`` are all sentences that the job gave, by default the header's. ``resumed`` lists the rounds after
-    which it was resumed and whether its code had changed. ``restarts`` counts the driver's restarts of each process.
-    ``results`` are the method's further figures, ``server_bytes`` what it keeps beside the models. ``repeated_bytes``
-    are those of the models that others repeat, ``personal_bytes`` those of each client's personal model where they
-    differ from the pool's, and ``served_bytes`` those of the model that it is served, where that is more or less than
-    its personal one. ``client_names`` are None where they are not known.
+    ``models`` is None for a job that has not ended. ``restarts`` counts the driver's restarts of each process.
+    ``client_names`` are None where they are not known. ``converged_round`` of the summary is the first round where
+    ``stop_gain`` held. Its wall time is the sum over rounds, which leaves out the start and is right for a resumed job.
     """
+    records = result.records
     evaluation = next((record.evaluation for record in reversed(records) if record.evaluation), None)
     losses = [record.train_loss for record in records if not np.isnan(record.train_loss)]
     completion_mean, completion_std = round_completion(records)
@@ -157,10 +171,10 @@ def summarise(
     summary = {
         **header,
         "rounds": last.round if last else 0,
-        "stopped": stopped,
-        "notices": list(header.get("notices", ()) if notices is None else notices),
+        "stopped": result.stopped,
+        "notices": list(header.get("notices", ()) if result.notices is None else result.notices),
         "converged_round": _converged_round(header["config"], records),
-        "privacy": privacy,
+        "privacy": result.privacy,
         "accuracy": _accuracy(evaluation),
         "by_class": class_summary(evaluation, header["config"]),
         "personalised": _at_the_end(records[-1].personalised if records else None),
@@ -173,12 +187,12 @@ def summarise(
         },
         **_perplexity(header, evaluation),
         "cost": {
-            **_cost(records, models, evaluation, repeated_bytes, personal_bytes, served_bytes),
-            "server_bytes": server_bytes,
+            **_cost(models, evaluation, result),
+            "server_bytes": result.server_bytes,
         },
         "time": {
             "virtual_s": last.virtual_clock_s if last else 0.0,
-            "wall_s": sum(record.wall_s for record in records) if wall_s is None else wall_s,
+            "wall_s": sum(record.wall_s for record in records),
             "round_completion_mean_s": completion_mean,
             "round_completion_std_s": completion_std,
         },
@@ -186,11 +200,11 @@ def summarise(
             **_clients(records, evaluation, int(header["num_clients"])),
             **({} if client_names is None else {"names": list(client_names)}),  # index: client - 1
         },
-        "models": _models(models or (), lineage or {}, evaluation),
-        "results": dict(results or {}),
-        "refused_messages": refused_messages or {},
+        "models": _models(models or (), result.lineage, evaluation),
+        "results": dict(result.results),
+        "refused_messages": result.refused_messages,
         "faults": dict(sum((Counter(record.faults) for record in records), Counter())),
-        "resumed": list(resumed),
+        "resumed": list(result.resumed),
         "restarts": dict(restarts or {}),
         "cohort_sizes": {key: size for record in records for key, size in record.cohort_sizes.items()},
     }
@@ -271,28 +285,23 @@ def _at_the_end(evaluation: Evaluation | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _cost(
-    records: Sequence[RoundRecord],
-    models: Sequence[Model] | None,
-    evaluation: Evaluation | None,
-    repeated_bytes: int,
-    personal_bytes: Sequence[float] | None,
-    served_bytes: Sequence[float] | None,
-) -> dict[str, Any]:
-    total = spent(records)
+def _cost(models: Sequence[Model] | None, evaluation: Evaluation | None, result: JobResult) -> dict[str, Any]:
+    total = spent(result.records)
     unknown = Storage(math.nan, math.nan)
     serve = evaluation.serve if evaluation else ()
-    trained = trained_clients(records)
-    stored = unknown if models is None else storage(models, serve, trained, personal_bytes, served_bytes)
+    stored = unknown
+    if models is not None:
+        trained = trained_clients(result.records)
+        stored = storage(models, serve, trained, result.personal_bytes, result.served_bytes)
     return {
         "forward_macs": total.forward_macs,
         "training_macs": total.training_macs,
-        "server_macs": _server_macs(records),
+        "server_macs": _server_macs(result.records),
         "download_bytes": total.download_bytes,
         "upload_bytes": total.upload_bytes,
         "network_total_mb": total.network_mb,
         "network_per_round_mb": total.network_per_round_mb,
-        "storage_suite_mb": stored.suite_mb - repeated_bytes / MB,
+        "storage_suite_mb": stored.suite_mb - result.repeated_bytes / MB,
         "mean_model_mb": stored.mean_model_mb,
         "client_models": stored.client_models,
     }

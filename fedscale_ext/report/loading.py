@@ -21,7 +21,7 @@ from fedscale_ext.metrics.clients import CLIENTS, Clients, read_clients
 from fedscale_ext.metrics.evaluations import StoredEvaluation
 from fedscale_ext.metrics.names import HEADER, METRICS
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.metrics.summary import SUMMARY, summarise
+from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
 from fedscale_ext.report.schema import Header, Summary
 from fedscale_ext.util.reading import MEGA, read_json
 from fedscale_ext.util.validation import first_fault
@@ -242,7 +242,7 @@ def load_job(folder: Path, failure: str = "") -> LoadedJob:
     if (folder / SUMMARY).exists():
         return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True, failure)
     clients = read_clients(folder)
-    summary = summarise(header, records, None, client_names=None if clients is None else clients.names)
+    summary = summarise(header, None, JobResult(records), client_names=None if clients is None else clients.names)
     return LoadedJob(folder, header, summary, records, False, failure)
 
 

@@ -22,7 +22,7 @@ from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.metrics.chain import MEASURED, MODELS
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.scheduled_tests import evaluation_is_due
-from fedscale_ext.metrics.summary import floors, job_header
+from fedscale_ext.metrics.summary import JobResult, floors, job_header
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection import select, select_from_groups
 from fedscale_ext.server.announcements import faults_notice, offline_notice, ready_event, round_event, untrained_notice
@@ -35,7 +35,7 @@ from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.job_checkpoints import JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.privacy import JobPrivacy, check_work
-from fedscale_ext.server.records import JobRecords, JobResult
+from fedscale_ext.server.records import JobRecords
 from fedscale_ext.server.round_record import OtherWork, round_record
 from fedscale_ext.server.schedule import Schedule, schedule_round
 from fedscale_ext.server.stopping import budget_spent, converged
@@ -368,7 +368,7 @@ class MultiModelAggregator(MethodHooks):
         for sentence in filter(None, (self.unreached(), offline, untrained_notice(type(self), self.history), end)):
             self.notice(sentence)
         result = JobResult(
-            history=self.history,
+            records=self.history,
             stopped=stopped,
             lineage=self.lineage(),
             results=self.results(),
@@ -380,9 +380,8 @@ class MultiModelAggregator(MethodHooks):
             refused_messages=self.refusals.counts(),
             notices=list(self.notices),
             resumed=self.resumed,
-            test_objective=self.test_objective(),
         )
-        return self.records.finish(result, self.emit)
+        return self.records.finish(result, self.test_objective(), self.emit)
 
     def _reason_to_stop(self, record: RoundRecord) -> str | None:
         """Why the method, the job's budget or its privacy ends the job after this round, or None."""

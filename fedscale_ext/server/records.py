@@ -1,7 +1,6 @@
 """The files that a job writes while it runs and when it ends; the one place where results leave the server."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from fedscale_ext.metrics.models import save_models
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
-from fedscale_ext.metrics.summary import summarise, write_summary
+from fedscale_ext.metrics.summary import JobResult, summarise, write_summary
 from fedscale_ext.metrics.wandb_run import WandbRun
 from fedscale_ext.report.end_files import drop_end
 from fedscale_ext.report.job_picture import plot_job
@@ -25,42 +24,6 @@ from fedscale_ext.tasks.tested_tensors import drop_tested, keep_tested
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
-
-
-@dataclass(frozen=True)
-class JobResult:
-    """What a job gave, for its summary.
-
-    Attributes:
-        history: The records of all rounds.
-        stopped: Why the job ended before its last round, or None.
-        lineage: Where models come from, by key.
-        results: The method's further figures.
-        server_bytes: Memory of the server's state beside the models.
-        repeated_bytes: Bytes of models of the pool that others of it repeat.
-        personal_bytes: Bytes of each client's personal model, or None where they are the pool's.
-        served_bytes: Bytes of the model that each client is served, or None where they are its personal model's.
-        privacy: The account of differential privacy, or None.
-        refused_messages: Messages that were refused, by reason.
-        notices: All notices, in their order.
-        resumed: After which rounds the job was resumed.
-        test_objective: What clients know of the hyperparameters in tests of their personal models.
-
-    """
-
-    history: Sequence[RoundRecord]
-    stopped: str | None
-    lineage: Mapping[str, Any]
-    results: Mapping[str, Any]
-    server_bytes: int
-    repeated_bytes: int
-    personal_bytes: Sequence[float] | None
-    served_bytes: Sequence[float] | None
-    privacy: Mapping[str, Any] | None
-    refused_messages: Mapping[str, int]
-    notices: Sequence[str]
-    resumed: Sequence[Mapping[str, Any]]
-    test_objective: Mapping[str, Any]
 
 
 class JobRecords:
@@ -112,37 +75,25 @@ class JobRecords:
         """Return how far each file of records reaches, for a checkpoint."""
         return self._recorder.reached()
 
-    def finish(self, result: JobResult, emit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    def finish(
+        self, result: JobResult, test_objective: Mapping[str, Any], emit: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
         """Write the models, summary.md, summary.json and the plots; announce and return the summary.
+
+        ``test_objective`` is what clients know of the hyperparameters in tests of their personal models.
 
         A job whose summary.json is there is done: only plots, which can be drawn again, come after it.
         """
         self._recorder.close()
         log_dir, pool = self._log_dir, self._job.pool
-        summary = summarise(
-            self.header,
-            result.history,
-            list(pool),
-            lineage=result.lineage,
-            results=result.results,
-            server_bytes=result.server_bytes,
-            repeated_bytes=result.repeated_bytes,
-            personal_bytes=result.personal_bytes,
-            served_bytes=result.served_bytes,
-            stopped=result.stopped,
-            privacy=result.privacy,
-            refused_messages=result.refused_messages,
-            notices=result.notices,
-            resumed=result.resumed,
-            restarts=count_restarts(log_dir),
-            client_names=self._job.task.client_names,
-        )
+        restarts, names = count_restarts(log_dir), self._job.task.client_names
+        summary = summarise(self.header, list(pool), result, restarts=restarts, client_names=names)
         save_models(log_dir, pool)
-        keep_tested(log_dir, self._job.client_tensors_by_kind.values(), result.test_objective)
+        keep_tested(log_dir, self._job.client_tensors_by_kind.values(), test_objective)
         write_markdown(log_dir, summary)
         write_summary(log_dir, summary)
         plot = plot_job(log_dir)
-        plot_growth(log_dir, summary, result.history)
+        plot_growth(log_dir, summary, result.records)
         emit(
             {
                 "event": "summary",

@@ -8,7 +8,7 @@ import pytest
 from synthetic_job import evaluation, header, models, records
 
 from fedscale_ext.metrics.perplexity import perplexity
-from fedscale_ext.metrics.summary import summarise
+from fedscale_ext.metrics.summary import JobResult, summarise
 from fedscale_ext.report.tables import summary_table
 
 
@@ -38,10 +38,10 @@ def test_nobody_tested_and_a_loss_beyond_numbers() -> None:
 
 def test_a_job_on_text_tells_it_and_others_do_not() -> None:
     text = header() | {"config": {"data_set": "shakespeare"}}
-    summary = summarise(text, records(20), models())
+    summary = summarise(text, models(), JobResult(records(20)))
     evaluated = records(20)[-1].evaluation
     assert evaluated is not None
     assert summary["perplexity"]["pooled"] == pytest.approx(perplexity(evaluated).pooled)
-    assert "perplexity" not in summarise(header(), records(20), models())
+    assert "perplexity" not in summarise(header(), models(), JobResult(records(20)))
     assert f"{summary['perplexity']['pooled']:.3f}, mean over clients" in str(summary_table(summary))
-    assert summarise(text, [], models())["perplexity"] is None
+    assert summarise(text, models(), JobResult([]))["perplexity"] is None

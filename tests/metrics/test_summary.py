@@ -7,12 +7,12 @@ import pytest
 from synthetic_job import evaluation, header, models, records
 
 import fedscale_ext
-from fedscale_ext.metrics.summary import floors, summarise, write_summary
+from fedscale_ext.metrics.summary import JobResult, floors, summarise, write_summary
 
 
 @pytest.fixture(scope="module")
 def summary() -> dict:
-    return summarise(header(), records(20), models(), lineage={"m1": {"parent": "m0", "op": "widen"}})
+    return summarise(header(), models(), JobResult(records(20), lineage={"m1": {"parent": "m0", "op": "widen"}}))
 
 
 def test_the_job_is_named(summary: dict):
@@ -71,23 +71,19 @@ def test_models_with_spec_cost_and_lineage(summary: dict):
     assert second["lineage"] == {"parent": "m0", "op": "widen"}
 
 
-def test_given_wall_time_and_reason_are_kept():
-    result = summarise(header(), records(2), models(), wall_s=99.5, stopped="accuracy stands still")
-    assert (result["time"]["wall_s"], result["stopped"], result["rounds"]) == (
-        99.5,
-        "accuracy stands still",
-        2,
-    )
+def test_the_reason_of_an_early_end_is_in_it():
+    summary = summarise(header(), models(), JobResult(records(2), stopped="accuracy stands still"))
+    assert (summary["stopped"], summary["rounds"]) == ("accuracy stands still", 2)
 
 
 def test_a_job_without_results_says_so():
-    nothing = summarise(header(), [], models()[:1])
+    nothing = summarise(header(), models()[:1], JobResult([]))
     assert (nothing["rounds"], nothing["accuracy"]) == (0, None)
     assert nothing["loss"] == {"train": None, "test": None}
     assert nothing["time"]["round_completion_mean_s"] is None
     assert nothing["clients"]["untested"] == 62
     last = replace(records(1)[0], evaluation=evaluation(1, [], untested=3))
-    untested = summarise(header(), [last], models())["accuracy"]
+    untested = summarise(header(), models(), JobResult([last]))["accuracy"]
     assert (untested["mean"], untested["per_client"], untested["untested"]) == (None, [None] * 3, 3)
 
 
@@ -100,8 +96,9 @@ def test_the_file_is_strict_json_and_equal_to_the_dict(tmp_path: Path, summary: 
 
 def test_notices_are_the_headers_unless_the_job_gave_more() -> None:
     begun = {**header(), "notices": ["at the start"]}
-    assert summarise(begun, records(2), None)["notices"] == ["at the start"]
-    assert summarise(begun, records(2), models(), notices=["at the start", "later"])["notices"][1:] == ["later"]
+    assert summarise(begun, None, JobResult(records(2)))["notices"] == ["at the start"]
+    result = JobResult(records(2), notices=["at the start", "later"])
+    assert summarise(begun, models(), result)["notices"][1:] == ["later"]
 
 
 def test_floors_leave_out_clients_without_test_samples() -> None:

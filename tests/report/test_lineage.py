@@ -6,15 +6,15 @@ import pytest
 from PIL import Image
 from synthetic_job import header, models, records
 
-from fedscale_ext.metrics.summary import summarise
+from fedscale_ext.metrics.summary import JobResult, summarise
 from fedscale_ext.report.lineage import TITLES, draw_growth, lineage_rows, plot_growth
 
 LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []},
            "m1": {"parent": "m0", "birth": 33, "steps": ["widen c0", "deepen c1"]}}  # fmt: skip
 
 
-def summary(lineage: dict[str, Any] | None = LINEAGE) -> dict[str, Any]:
-    return summarise(header(), records(), models(), lineage=lineage)
+def summary(lineage: dict[str, Any] = LINEAGE) -> dict[str, Any]:
+    return summarise(header(), models(), JobResult(records(), lineage=lineage))
 
 
 def test_a_row_tells_where_a_model_comes_from_and_what_it_costs_and_serves() -> None:
@@ -33,7 +33,7 @@ def test_shares_of_an_ensembles_members_are_of_all_clients() -> None:
 
 
 def test_models_of_a_method_without_lineage_are_listed_too() -> None:
-    assert [row[:4] for row in lineage_rows(summary(None))] == [["m0", "–", "–", "–"], ["m1", "–", "–", "–"]]
+    assert [row[:4] for row in lineage_rows(summary({}))] == [["m0", "–", "–", "–"], ["m1", "–", "–", "–"]]
 
 
 def test_the_picture_shows_models_per_round_and_each_models_life() -> None:
@@ -53,7 +53,7 @@ def test_a_picture_is_written_only_where_models_grew(tmp_path: Path) -> None:
     with Image.open(path) as image:
         assert image.size == (1500, 1050)
     assert [each.name for each in tmp_path.iterdir()] == ["growth.png"]
-    assert plot_growth(tmp_path, summary(None), records()) is None
+    assert plot_growth(tmp_path, summary({}), records()) is None
     assert not list(tmp_path.iterdir())  # an earlier job's picture would mislead
     levels = {"a": {"parent": None, "birth": 0, "steps": ["rate 1"]}, "b": {"parent": "a", "birth": 0, "steps": []}}
     assert plot_growth(tmp_path, summary({"m0": levels["a"], "m1": levels["b"]}), records()) is None

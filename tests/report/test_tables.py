@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from synthetic_job import header, models, records
 
-from fedscale_ext.metrics.summary import summarise
+from fedscale_ext.metrics.summary import JobResult, summarise
 from fedscale_ext.report.own_tables import method_tables, text_tables
 from fedscale_ext.report.tables import (
     markdown,
@@ -18,9 +18,8 @@ from fedscale_ext.report.tables import (
 
 
 def summary(generated: bool = True, rounds: int = 20) -> dict:
-    return summarise(
-        header(generated=generated), records(rounds), models(), lineage={"m1": {"parent": "m0", "op": "a|b"}}
-    )
+    result = JobResult(records(rounds), lineage={"m1": {"parent": "m0", "op": "a|b"}})
+    return summarise(header(generated=generated), models(), result)
 
 
 def test_the_first_line_says_which_data():
@@ -66,14 +65,14 @@ def test_the_worst_client_is_called_by_its_name_where_that_is_known():
     number = text["accuracy"]["worst_client"]
     assert f"(client {number} and 3 more)" in dict(summary_table(text))["  spread"]
     names = [f"cam{client}" for client in range(1, 63)]
-    text["clients"] = summarise(header(), records(2), models(), client_names=names)["clients"]
+    text["clients"] = summarise(header(), models(), JobResult(records(2)), client_names=names)["clients"]
     assert text["clients"]["names"] == names
     spreads = [value for name, value in summary_table(text) if name == "  spread"]
     assert len(spreads) == 2 and all(f"(client cam{number} and 3 more)" in spread for spread in spreads)
 
 
 def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
-    rows = dict(summary_table(summarise(header(), records(2), models(), server_bytes=2_140_000)))
+    rows = dict(summary_table(summarise(header(), models(), JobResult(records(2), server_bytes=2_140_000))))
     assert rows["  beside them"] == "2.1 MB that only the server keeps"
     earlier = summary()
     assert earlier["cost"].pop("server_bytes") == 0  # of a version that did not count it
@@ -83,7 +82,8 @@ def test_what_the_server_keeps_beside_models_is_a_row_where_it_is_something():
 def test_a_job_that_stopped_early_or_tested_nobody():
     rows = dict(summary_table({**summary(rounds=2), "stopped": "no client online"}))
     assert rows["rounds"] == "2, stopped: no client online"
-    assert dict(summary_table(summarise(header(), [], models())))["client accuracy"] == "no client was tested"
+    nothing = dict(summary_table(summarise(header(), models(), JobResult([]))))
+    assert nothing["client accuracy"] == "no client was tested"
 
 
 @pytest.mark.parametrize(("loss", "text"), [(None, "–"), ("inf", "inf"), (2.5, "2.5000")])
@@ -191,13 +191,13 @@ def test_accuracies_of_a_methods_tables_are_per_cent_and_what_settled_last_is_ma
 def test_the_floor_and_the_notices_are_told() -> None:
     floor = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
     two = {**floor, "most_frequent": {**floor["majority"], "mean": 0.2}}
-    rows = summary_table(summarise({**header(), "floor": two}, records(20), models()))
+    rows = summary_table(summarise({**header(), "floor": two}, models(), JobResult(records(20))))
     assert [text for title, text in rows if title == "  without a model"] == [
         "70.00 % by each client's most frequent training label",
         "20.00 % by the most frequent training label of all clients",
     ]
-    stored = {**summarise({**header(), "floor": floor}, records(20), models(), notices=["a | b", "slow"])}
+    stored = summarise({**header(), "floor": floor}, models(), JobResult(records(20), notices=["a | b", "slow"]))
     assert dict(summary_table(stored))["  without a model"] == "70.00 % by each client's most frequent training label"
     assert "\n## Notices\n\n- a \\| b\n- slow\n" in markdown(stored)
-    plain = summarise(header(), records(20), models())
+    plain = summarise(header(), models(), JobResult(records(20)))
     assert "  without a model" not in dict(summary_table(plain)) and "Notices" not in markdown(plain)

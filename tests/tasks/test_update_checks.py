@@ -291,11 +291,11 @@ def test_impossible_measurements_are_refused(measured: Any) -> None:
 
 
 def test_reasons_of_all_rounds_are_few_in_the_summary() -> None:
-    from fedscale_ext.metrics.summary import summarise
+    from fedscale_ext.metrics.summary import JobResult, summarise
     from tests import synthetic_job as job
 
     records = job.records(50)
     for number, record in enumerate(records):
         record.failed = dict(Counter({f"reason {number}": 2}))
-    failed = summarise(job.header(), records, job.models())["clients"]["failed"]
+    failed = summarise(job.header(), job.models(), JobResult(records))["clients"]["failed"]
     assert len(failed) <= 21 and sum(failed.values()) == 100
