@@ -25,6 +25,7 @@ from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.store import DataSet, normalised
 from fedscale_ext.metrics.models import load_model, model_file
 from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.server.method_traits import measures_statistics
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
 from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
@@ -127,7 +128,7 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
     header: dict[str, Any] = {
         "members": [key], "clients": [number], "items": [WorkItem(number, key).to_json()], "round": 0,
         "learning_rate": 0.0, "model": key, "objective": objective, TENSORS: received,
-        bn_statistics.EVENT: _measures_statistics(method_class(config.job.method), config),
+        bn_statistics.EVENT: measures_statistics(method_class(config.job.method), config),
     }  # fmt: skip
     network = _build_personal(config, data, key, spec, state, header)
     _check(job, number, client, network, data)
@@ -145,11 +146,6 @@ def _build_personal(
     worker.bench.keep({"models": {key: {"spec": spec.to_json(), "version": 0}}}, {key: wire.tensors_to_bytes(state)})
     [(_, network)] = list(worker.personal_models(header))
     return network
-
-
-def _measures_statistics(method: Any, config: JobConfig) -> bool:
-    setting = config.job.bn_statistics
-    return bool(method.measures_statistics) if setting == "auto" else setting == "federated"
 
 
 def _check(job: LoadedJob, number: int, client: str, network: nn.Module, data: DataSet) -> None:

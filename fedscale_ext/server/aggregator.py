@@ -34,6 +34,7 @@ from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import check_items
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.job_checkpoints import JobCheckpoints, Origin, Progress, Stateful
+from fedscale_ext.server.method_traits import measures_statistics
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords
 from fedscale_ext.server.round_record import OtherWork, round_record
@@ -137,7 +138,7 @@ class MultiModelAggregator(MethodHooks):
             client_tensors_by_kind=self.client_tensors_by_kind,
             reduces=self.reduces and self.needs_states,
             needs_states=self.needs_states,
-            static_statistics=self.static_statistics,
+            measures_statistics=measures_statistics(type(self), self.config),
             masks_tests=self.masks_tests,
             learning_rate=self.learning_rate,
             download_bytes=self.download_bytes,

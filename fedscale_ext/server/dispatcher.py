@@ -208,7 +208,7 @@ class Dispatcher:
         self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]
     ) -> dict[str, Any]:
         """The same for a test: whether BatchNorm statistics of clients' personal versions are re-estimated, too."""
-        measured = bool(client_tensors) and self.job.static_statistics
+        measured = bool(client_tensors) and self.job.measures_statistics
         return {
             **self.tensor_arguments(client_tensors, items),
             **self.test_objective(client_tensors),
@@ -249,7 +249,7 @@ class Dispatcher:
         plan, job = self._method.evaluation_plan(), self.job
         personal_models = ClientState.kind in job.client_tensors_by_kind
         check_plan(plan, job.config.job.method, job.pool, job.task.num_clients, personal_models)
-        if job.static_statistics:
+        if job.measures_statistics:
             bn_statistics.reestimate(self, round, plan)
         evaluation = evaluate(self, round, plan, by_class)
         self._divergence.test(evaluation)

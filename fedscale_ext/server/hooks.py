@@ -14,6 +14,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.method_tools import MethodTools
+from fedscale_ext.server.method_traits import measures_statistics
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_groups, check_local_training, check_prox, setting_notices
 from fedscale_ext.server.scaffold import ControlVariates
@@ -30,7 +31,7 @@ class MethodHooks(MethodTools):
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params, self._private = self.check_settings(config)
         super().__init__(config, emit)
-        for sentence in setting_notices(config, self.static_statistics):
+        for sentence in setting_notices(config, measures_statistics(type(self), config)):
             self.notice(sentence)
 
     @classmethod
@@ -58,7 +59,8 @@ class MethodHooks(MethodTools):
 
     def settings_idle_with_models(self) -> Iterator[str]:
         """Sentences on settings that have no effect on the models of this job; asked once, after init_state."""
-        asked = ("bn_statistics", "bn_statistics_clients") if self.static_statistics else ("bn_statistics",)
+        measured = measures_statistics(type(self), self.config)
+        asked = ("bn_statistics", "bn_statistics_clients") if measured else ("bn_statistics",)
         keys = [key for key in asked if key in self.config.given]
         if keys and not any(bn_statistics.layers(model.state) for model in self.pool):
             do = "does" if len(keys) == 1 else "do"

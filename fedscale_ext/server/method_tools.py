@@ -141,12 +141,6 @@ class MethodTools(MethodTraits, Coordinator):
         return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs, last=last)
 
     @property
-    def static_statistics(self) -> bool:
-        """Whether BatchNorm's statistics are re-estimated before models are tested."""
-        asked = self.config.job.bn_statistics
-        return self.measures_statistics if asked == "auto" else asked == "federated"
-
-    @property
     def masks_tests(self) -> bool:
         """Whether a client is tested with the logits of classes that it has no training samples of set to zero."""
         return self.config.job.mask_test

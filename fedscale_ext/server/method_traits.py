@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from fedscale_ext.config.job_config import JobConfig
+
 
 class Feature(Enum):
     """Options of a job that some methods cannot have."""
@@ -76,6 +78,12 @@ class MethodTraits:
 
     #: The hyperparameter that is the weight of FedProx's term in place of the job's ``prox_mu``, where there is one.
     prox_param: ClassVar[str] = ""
+
+
+def measures_statistics(method: type[MethodTraits], config: JobConfig) -> bool:
+    """Whether a job re-estimates BatchNorm's statistics before models are tested."""
+    setting = config.job.bn_statistics
+    return method.measures_statistics if setting == "auto" else setting == "federated"
 
 
 def untrained_weights(method: type[MethodTraits]) -> str:

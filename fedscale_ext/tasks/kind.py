@@ -163,7 +163,7 @@ class JobContext:
     client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
     reduces: bool  #: whether executors add up what their clients learnt
     needs_states: bool  #: whether executors return the states of the models that clients train, added up or not
-    static_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
+    measures_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too
     learning_rate: Callable[[int], float]  #: of the clients, by round
     download_bytes: Callable[[WorkItem], int]  #: bytes that a client downloads for an item
