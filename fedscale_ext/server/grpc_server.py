@@ -57,7 +57,8 @@ _NONE_LEFT = "the log of each says why; raise replacement_s if others may come l
 class Coordinator(NoPickle, Aggregator):
     """FedScale's aggregator service on a board of work units, with a wire that executes nothing.
 
-    gRPC threads only decode, file and encode; everything that decides runs in the main thread.
+    The main thread puts units on the board and takes results in order; hooks run only there. gRPC threads register
+    executors, give them units, and check and file answers; the board's lock guards units and retries.
     """
 
     log_dir: Path  # the job's folder
