@@ -8,6 +8,7 @@ from typing import Any
 from fedscale_ext.config.executor_slots import executor_slots, slots_by_worker
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.events import EVENTS_VARIABLE
 from fedscale_ext.driver import preparation
 from fedscale_ext.driver.jobs import TLS_FILES
 from fedscale_ext.util.token import BYTES, read_token
@@ -87,7 +88,7 @@ def command(words: Sequence[str], token_file: str) -> list[str]:
 def environment() -> dict[str, str]:
     """Environment of a process that ends with the one that starts it, and whose output is for people."""
     env = preparation.environment()
-    del env[preparation.EVENTS_VARIABLE]
+    del env[EVENTS_VARIABLE]
     return env
 
 

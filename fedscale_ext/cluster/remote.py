@@ -20,13 +20,13 @@ from fedscale_ext.cluster import check, joining
 from fedscale_ext.config.arguments import expanded
 from fedscale_ext.config.job_config import entry_path, from_argv
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.events import print_event
+from fedscale_ext.core.events import EVENTS_VARIABLE, print_event
 from fedscale_ext.driver import jobs
-from fedscale_ext.driver.preparation import EVENTS_VARIABLE, PIPE_VARIABLE, environment
+from fedscale_ext.driver.preparation import environment
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.setup_commands import check_program
 from fedscale_ext.driver.supervision import resuming
-from fedscale_ext.entry.parent_pipe import SILENCE_VARIABLE, exit_with_parent
+from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE, SILENCE_VARIABLE, exit_with_parent
 from fedscale_ext.metrics.restarts import note_restart
 from fedscale_ext.util.digests import digest, package_files
 from fedscale_ext.util.package import VERSION

@@ -18,6 +18,7 @@ from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, origin, read_conf
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.events import EVENTS_VARIABLE
 from fedscale_ext.data.named_files import FileDigests, differing_files, digest_of, file_digests
 from fedscale_ext.driver import jobs, preparation, runs, sweep_plan, sweeps
 from fedscale_ext.driver.job_checks import check_jobs, refuse_faults
@@ -27,6 +28,7 @@ from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweep_view import State, SweepDisplay, print_arms, print_notices
 from fedscale_ext.driver.sweeps import Point, Sweep
+from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE
 from fedscale_ext.util.yaml_reading import as_yaml
 
 ENDING = "-sweep"
@@ -208,7 +210,7 @@ class _Run:
             *options,
         ]
         environment = preparation.environment()
-        for name in (preparation.PIPE_VARIABLE, preparation.EVENTS_VARIABLE):
+        for name in (PIPE_VARIABLE, EVENTS_VARIABLE):
             del environment[name]
         state = self.states[point.name]
         state.status, state.began = "running", time.monotonic()

@@ -19,6 +19,7 @@ from typing import Any
 from job_results import chain, result
 
 from fedscale_ext.config.job_config import JobConfig, load_config
+from fedscale_ext.core.events import EVENTS_VARIABLE
 from fedscale_ext.driver import preparation
 from fedscale_ext.metrics.records import read_records
 
@@ -70,7 +71,7 @@ class Job:
         self.joiners: dict[str, Any] = {}
         args = config.fedscale
         self.log_dir = Path(args.log_path) / "logs" / args.job_name / args.time_stamp
-        self._environment = {preparation.EVENTS_VARIABLE: "1", "OMP_NUM_THREADS": "1"}
+        self._environment = {EVENTS_VARIABLE: "1", "OMP_NUM_THREADS": "1"}
         self.port = _free_port()
         if disturb is not None:
             self.proxy = Proxy(self.port, **disturb)
