@@ -90,14 +90,14 @@ class Board:
     def _await(self, unit: int, missing: set[int], timeout_s: float) -> Any:
         """Wait for the result of ``unit``; any other result that arrives restarts the wait."""
         with self._changed:
-            seen, deadline = self._tracker.settled, self._clock() + timeout_s
+            seen, deadline = self._tracker.finished, self._clock() + timeout_s
             while unit not in self._tracker.results:
                 if self._closed:
                     raise BoardTimeout("the board was closed while units were missing")
                 self.lapse()
                 now = self._clock()
-                if self._tracker.settled > seen or self._alone is not None:
-                    seen, deadline = self._tracker.settled, now + timeout_s
+                if self._tracker.finished > seen or self._alone is not None:
+                    seen, deadline = self._tracker.finished, now + timeout_s
                 if self._alone is not None and now >= self._alone + self._replacement_s:
                     raise NoExecutors(self._alone_in_words(missing))
                 if now >= deadline:

@@ -55,7 +55,7 @@ class UnitTracker:
         self._held: dict[ExecutorProcess, int] = {}
         self._last = 0  # id of the newest unit; older ones without an entry are done
         self.results: dict[int, Any] = {}
-        self.settled = 0  # results and dropped units so far; a waiting thread sees progress by it
+        self.finished = 0  # results and dropped units so far; a waiting thread sees progress by it
         self.counts: Counter[str] = Counter()  # faults by their description
 
     def add(self, units: Sequence[Unit]) -> None:
@@ -101,7 +101,7 @@ class UnitTracker:
         """Record a result; return the fault for which it does not count, or None if it counts."""
         fault = self._fault(process, unit, attempt)
         if fault is None:
-            self._settle(unit, result)
+            self._finish(unit, result)
         return fault
 
     def fail(self, process: ExecutorProcess, unit: int, attempt: int, reason: str) -> str | None:
@@ -188,14 +188,14 @@ class UnitTracker:
         self.counts["work units dropped"] += 1
         if unit in self._open:
             self._open.remove(unit)
-        self._settle(unit, Dropped(reason))
+        self._finish(unit, Dropped(reason))
 
     def _let_go(self, entry: _Entry) -> None:
         if entry.holder is not None:
             del self._held[entry.holder]
             entry.holder = None
 
-    def _settle(self, unit: int, result: Any) -> None:
+    def _finish(self, unit: int, result: Any) -> None:
         self._let_go(self._entries.pop(unit))
         self.results[unit] = result
-        self.settled += 1
+        self.finished += 1
