@@ -124,14 +124,9 @@ def _remembered(job: jobs.Job, display: Display) -> Iterator["Emit"]:
             return
 
         def hear(event: dict[str, Any]) -> None:
-            if event["event"] == "round":
-                job.note_round(event)
+            if job.note_event(event):
                 with suppress(OSError):  # as in the driver: a full disk is told by the job itself
                     jobs.write(job)
-            elif event["event"] == "summary":
-                job.note_summary(event["summary"])
-            elif event["event"] == "notice":
-                job.add_notice(event)
             display.event(event)
 
         code = 1
@@ -151,7 +146,7 @@ def _remembered(job: jobs.Job, display: Display) -> Iterator["Emit"]:
             job.ended = time.time()
             with suppress(OSError):
                 jobs.write(job)
-                jobs.settle(job, last, code)
+                jobs.restore_after_refusal(job, last, code)
 
 
 def _continuing(config: JobConfig, words: list[str], display: Display) -> JobConfig:

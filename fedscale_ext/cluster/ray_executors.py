@@ -25,7 +25,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.events import print_event
 from fedscale_ext.driver import preparation
-from fedscale_ext.driver.run import Crew
+from fedscale_ext.driver.crew import Crew
 from fedscale_ext.driver.sweep import Way
 from fedscale_ext.transport.endpoint import host_address, is_loopback
 from fedscale_ext.util.token import read_token, token_in_memory
@@ -64,10 +64,10 @@ def way(crew: Crew) -> Way:
     def prepared(config: JobConfig) -> JobConfig:
         config = preparation.hide_key(config)
         crew.command(config, 0, "")
-        preparation.check_start(crew.alone(config))
+        preparation.check_start(crew.without_own_executors(config))
         return config
 
-    return Way("submit", prepared, here=False, options=("--ray", crew.place))
+    return Way("submit", prepared, here=False, options=crew.options)
 
 
 def aggregator_address(config: JobConfig) -> str:

@@ -20,7 +20,7 @@ from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Exit, Proc, ProcessEvent
 from fedscale_ext.driver.progress import Display, counted
-from fedscale_ext.driver.resumption import has_finished, resume_keys
+from fedscale_ext.driver.resumption import has_finished, resume_advice, resume_keys
 from fedscale_ext.driver.run import Outcome, Run
 from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.setup_commands import plain_commands
@@ -68,8 +68,8 @@ def submit(
     access, host_of = Access.of(config), hosts_by_process(config)
     with jobs.claim(name), contextlib.ExitStack() as held:
         last = jobs.read(name)
-        again = resume or resume_from is not None
-        before = runs.existing(name, last) if again else None
+        resumed = resume or resume_from is not None
+        before = runs.existing(name, last) if resumed else None
         if before is not None:
             runs.check_unchanged(config, before.log_dir, files_here=False)  # the aggregator compares its own, and data
             runs.check_rounds(config, before.log_dir, before, resume_from=resume_from)
@@ -83,9 +83,9 @@ def submit(
         job = jobs.Job(name, config.origin(), log_path, stamp, [], Proc.of("driver", os.getpid()), cluster=where)
         if before:
             job.round = before.round  # its checkpoint is there, though this run may end before its first round
-        preparation.make_log_dir(job, config, again)
+        preparation.make_log_dir(job, config, resumed)
         held.enter_context(sole_writer(job.log_dir))
-        if not again:
+        if not resumed:
             drop_restarts(job.log_dir)
         plain, shell = plain_commands(config.cluster.setup_commands or ())
         if shell:
@@ -93,15 +93,12 @@ def submit(
                 f"these setup_commands need a shell and are not run: {'; '.join(shell)}; set python to the "
                 "interpreter of the environment on the hosts"
             )
-        with jobs.leaving_nothing(job), jobs.open_log(name, "a" if again else "w") as log:
+        with jobs.leaving_nothing(job), jobs.open_log(name, "a" if resumed else "w") as log:
             processes = Hosts(log, access, host_of)
-            keys = resume_keys(resume, resume_from)
-            run = ClusterRun(config, job, processes, display, Restarts() if supervise else None, keys)
-            run.held = held
-            run.in_sweep = isinstance(conf, ConfFile)
-            run.settings = [word for each in overrides for word in ("--set", each)]
-            code = run.run(plain, {})
-        jobs.settle(job, last, code)
+            restarts, keys = Restarts() if supervise else None, resume_keys(resume, resume_from)
+            advice = resume_advice(conf, job.conf, overrides, ("submit",))
+            code = ClusterRun(config, job, processes, display, restarts, advice, keys, held).run(plain, {})
+        jobs.restore_after_refusal(job, last, code)
         return code
 
 
@@ -132,27 +129,29 @@ def leftovers(job: jobs.Job, *, end: bool = False) -> dict[str, list[str]]:
 class ClusterRun(Run):
     """A job whose processes run on several machines; none is left when one of them cannot begin."""
 
-    again = "fedscale driver submit"
     processes: Hosts
 
     def __init__(
         self, config: JobConfig, job: jobs.Job, processes: Hosts, display: Display, restarts: Restarts | None,
-        keys: Mapping[str, Any],
+        advice: str, keys: Mapping[str, Any], locks: contextlib.ExitStack,
     ) -> None:  # fmt: skip
-        """Prepare the run; ``keys`` are the aggregator's for where it begins."""
-        super().__init__(job, processes, display, restarts, idle_keys(config))
+        """Prepare the run; ``keys`` are the aggregator's for where it begins.
+
+        ``locks`` hold the job's folder here, until the results take its place.
+        """
+        super().__init__(job, processes, display, restarts, advice, idle_keys(config))
         self.config, self.record, self.keys = config, job.cluster, keys
         self.host_of = dict(processes.hosts)
         self.host = self.host_of[AGGREGATOR]  # most questions are about this one
         self.token = ""
-        self.held = contextlib.ExitStack()  # the folder here, until the results take its place
+        self.locks = locks
 
     # ---- before the first process ----
 
     def _prepare(self, setup: list[list[str]]) -> Outcome | None:
         try:
             self.token = joining.token(self.config)
-            self._settle(self._check(setup))
+            self._fix_addresses(self._check(setup))
         except UserError as error:
             return Outcome("failed", 2, str(error))
         except KeyboardInterrupt:
@@ -165,7 +164,7 @@ class ClusterRun(Run):
         training = [host for name, host in host_of.items() if name != AGGREGATOR]
         names = {f"check ({host})": host for host in dict.fromkeys(host_of.values())}
         self.job.children = self.processes.greet(names)
-        self._remember()
+        self._write_record()
         self.display.notice(
             f"checking {counted(len(names), 'host')} for {counted(len(training), 'executor')}; a host that has not "
             "seen the data yet reads it now"
@@ -195,13 +194,13 @@ class ClusterRun(Run):
         """What orders for a host have in common."""
         return {"job": self.job.name, "host": host, "work_dir": self.config.cluster.work_dir or os.getcwd()}
 
-    def _settle(self, reports: dict[str, check.Report]) -> None:
+    def _fix_addresses(self, reports: dict[str, check.Report]) -> None:
         """Where the job listens and writes, and with it every process's arguments."""
         config, its = self.config, reports[self.host]
         if self.keys and its.newest and its.newest != self.job.time_stamp:
             newest = replace(self.job, time_stamp=its.newest)  # a refusal leaves the job and its folder as they are
             preparation.make_log_dir(newest, config, True)
-            self.held.enter_context(sole_writer(newest.log_dir))  # the earlier folder stays locked until the end
+            self.locks.enter_context(sole_writer(newest.log_dir))  # the earlier folder stays locked until the end
             self.job.time_stamp = its.newest
         there = self.record["there"] = self._log_path(its.folder)
         shared = {"log_path": there, "time_stamp": self.job.time_stamp, "ps_port": its.port}
@@ -226,26 +225,26 @@ class ClusterRun(Run):
 
     # ---- while it runs ----
 
-    def _begin(self, name: str, argv: list[str], again: bool) -> Proc:
+    def _launch(self, name: str, argv: list[str], restarted: bool) -> Proc:
         """Start a process where it belongs: on its host."""
         order: dict[str, Any] = {"do": "run", "name": name, "token": self.token, "argv": argv}
         if name == AGGREGATOR:
             keys = self.config.cluster
             order |= {
                 "entry": [keys.exp_path, keys.aggregator_entry],
-                "log_dir": self._there() if again else None,
+                "log_dir": self._there() if restarted else None,
                 "ready": self.ready,
             }
         process = self.processes.begin(name)
         self.processes.order(name, **self._common(self.host_of[name]), **order)
         return process
 
-    def _miss(self, gone: Exit) -> None:
+    def _on_exit(self, gone: Exit) -> None:
         if gone.code == 2 and gone.name != AGGREGATOR and not self.ready and self.processes.tails[gone.name]:
             reason = self.processes.tails[gone.name][-1].removeprefix("fedscale: ")
             self._fail(gone.name, Outcome("failed", 2, f"{self.host_of[gone.name]}: {reason}"))
         else:
-            super()._miss(gone)
+            super()._on_exit(gone)
 
     def _note_error(self, message: ProcessEvent) -> None:
         if message.event.get("exit_code") == 2:
@@ -253,14 +252,14 @@ class ClusterRun(Run):
             message = replace(message, event={**message.event, "message": where})
         super()._note_error(message)
 
-    def _lose(self, gone: Exit, outcome: Outcome) -> None:
+    def _replace_or_fail(self, gone: Exit, outcome: Outcome) -> None:
         if not self.ready and self.restarts is None:  # a partial start is none
             outcome = replace(outcome, reason=f"{outcome.reason} before the job began; all hosts were cleared")
             self._fail(gone.name, outcome)
         else:
-            super()._lose(gone, outcome)
+            super()._replace_or_fail(gone, outcome)
 
-    def _can_return(self, gone: Exit) -> bool:
+    def _can_restart(self, gone: Exit) -> bool:
         """Nothing is started on a host that is lost: the job goes on without it."""
         return gone.why is None
 
@@ -276,7 +275,7 @@ class ClusterRun(Run):
             with contextlib.suppress(UserError):  # a host that is gone: the job will say it
                 hosts.ask(self.processes.access, self.host, do="note", **order)
 
-    def _called(self, name: str) -> str:
+    def _display_name(self, name: str) -> str:
         return f"{name} on {self.host_of[name]}"
 
     # ---- results ----
@@ -305,7 +304,7 @@ class ClusterRun(Run):
             return str(here)
         try:
             drop_restarts(here)  # they come with the results
-            self.held.close()  # its lock file would keep the folder
+            self.locks.close()  # its lock file would keep the folder
             with contextlib.suppress(OSError):
                 here.rmdir()  # that was all that it held
             with contextlib.suppress(FileNotFoundError):  # of the run that this one went on from

@@ -70,13 +70,23 @@ class Job:
         """Folder of FedScale's logs and this package's results of the job."""
         return Path(self.log_path) / "logs" / self.name / self.time_stamp
 
-    def note_round(self, event: dict[str, Any]) -> None:
-        """Take over what the aggregator says of a round that is done."""
-        self.round = event
-        if event.get("accuracy") is not None:
-            self.accuracy = event["accuracy"]
+    def note_event(self, event: dict[str, Any]) -> bool:
+        """Take over what the aggregator says of a round, its summary or a notice; whether the record changed.
 
-    def note_summary(self, summary: dict[str, Any]) -> None:
+        :meth:`note_executors` takes over its other events.
+        """
+        kind = event["event"]
+        if kind == "round":
+            self.round = event
+            if event.get("accuracy") is not None:
+                self.accuracy = event["accuracy"]
+        elif kind == "summary":
+            self._note_summary(event["summary"])
+        elif kind == "notice":
+            return self._add_notice(str(event.get("message")))
+        return kind in ("round", "summary")
+
+    def _note_summary(self, summary: dict[str, Any]) -> None:
         """Take over from the job's summary why it stopped early, and what no round said.
 
         A job that is resumed after its last round says nothing of rounds.
@@ -107,9 +117,7 @@ class Job:
             return [f"no executor is left: the job waits up to {most_s:g} s (replacement_s) for another one"]
         return []
 
-    def add_notice(self, event: dict[str, Any]) -> bool:
-        """Take over a notice of the aggregator; whether it is a new one."""
-        sentence = str(event.get("message"))
+    def _add_notice(self, sentence: str) -> bool:
         new = sentence not in self.notices and len(self.notices) < _KEPT_NOTICES
         if new:
             self.notices.append(sentence)
@@ -235,7 +243,8 @@ def output_log(name: str) -> Path:
 @contextmanager
 def open_log(name: str, mode: str) -> Iterator[IO[str]]:
     """The file of :func:`output_log`, open; what a full disk did not take is lost without an error. A new one (mode
-    "w") leaves the last run's aside for :func:`settle`."""
+    "w") leaves the last run's aside for
+    :func:`restore_after_refusal`."""
     path = output_log(name)
     _aside(name).unlink(missing_ok=True)
     if mode == "w" and path.is_file():
@@ -252,7 +261,7 @@ def _aside(name: str) -> Path:
     return folder(name) / "output.log.before"
 
 
-def settle(job: Job, last: Job | None, code: int) -> None:
+def restore_after_refusal(job: Job, last: Job | None, code: int) -> None:
     """Restore the ``last`` record and output where bad input ended a run before its first round; delete its log
     folder."""
     if code == 2 and job.round is None:

@@ -169,15 +169,15 @@ def port(config: JobConfig) -> int:
         raise UserError(f"ps_ip {host} with ps_port {port} cannot be listened on: {error.strerror}") from None
 
 
-def make_log_dir(job: Job, config: JobConfig, again: bool = False) -> None:
+def make_log_dir(job: Job, config: JobConfig, resumed: bool = False) -> None:
     """Make the folder that a job writes into; UserError where its ``log_path`` does not let it.
 
     A run that begins has the folder for itself: where its ``time_stamp`` is that of another run, as of one that began
-    in the same second, the record gets a further one. A run ``again``, or one that the configuration names, may have
+    in the same second, the record gets a further one. A ``resumed`` run, or one that the configuration names, may have
     its folder.
     """
     try:
-        if again or "time_stamp" in config.given:
+        if resumed or "time_stamp" in config.given:
             job.log_dir.mkdir(parents=True, exist_ok=True)
         else:
             _make_new(job)

@@ -1,10 +1,11 @@
 """How a job is resumed: all checks of the run that it continues, and where its aggregator begins."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.config.job_config import ConfFile, JobConfig
 from fedscale_ext.driver import runs
 from fedscale_ext.driver.job_checks import refuse_changed_data
 from fedscale_ext.driver.jobs import Job
@@ -33,9 +34,9 @@ def checked_run(
         UserError: The run cannot be resumed.
 
     """
-    again = resume or resume_from is not None
-    log_path, time_stamp = runs.choose_run(config, last, again, overrides, display.notice)
-    if again:
+    resumed = resume or resume_from is not None
+    log_path, time_stamp = runs.choose_run(config, last, resumed, overrides, display.notice)
+    if resumed:
         run = runs.run_folder(log_path, config.fedscale.job_name, time_stamp)
         runs.check_unchanged(config, run)
         runs.check_rounds(config, run, last, resume_from=resume_from)
@@ -63,3 +64,20 @@ def resume_keys(resume: bool, resume_from: int | None) -> dict[str, Any]:
     if resume_from is not None:
         return {"resume_from": resume_from}
     return {"resume": True} if resume else {}
+
+
+def resume_advice(conf: str | ConfFile, origin: str, overrides: Sequence[str], command: Sequence[str]) -> str:
+    """Say how a job that failed is continued.
+
+    Args:
+        conf: The configuration that the driver got; a sweep gives its jobs an open one.
+        origin: Words by which a command names that configuration.
+        overrides: Settings that the command gave beside it.
+        command: Words after ``fedscale driver``.
+
+    """
+    if isinstance(conf, ConfFile):
+        return "the sweep with --resume"
+    settings = [word for each in overrides for word in ("--set", each)]
+    words = ["fedscale", "driver", *command, *shlex.split(origin), *settings, "--resume"]
+    return f"the job with `{shlex.join(words)}`"

@@ -3,19 +3,19 @@
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedscale_ext.config.idle_settings import idle_keys
-from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, with_values
+from fedscale_ext.config.job_config import ConfFile, load_config
 from fedscale_ext.driver import jobs, preparation
+from fedscale_ext.driver.crew import Crew
 from fedscale_ext.driver.preparation import AGGREGATOR
 from fedscale_ext.driver.processes import Exit, Interrupt, JobProcesses, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
-from fedscale_ext.driver.resumption import checked_run, resume_keys
+from fedscale_ext.driver.resumption import checked_run, resume_advice, resume_keys
 from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.supervision import Restarts, can_go_on, has_results, is_resumed, resuming
 from fedscale_ext.metrics.restarts import drop_restarts, note_restart
@@ -35,33 +35,6 @@ class Outcome:
     tail: tuple[str, ...] = ()  # last output of the process that failed
 
 
-@dataclass(frozen=True)
-class Crew:
-    """A process beside the aggregator that brings executors from elsewhere, which join the job.
-
-    Attributes:
-        name: Name of the process.
-        place: Where its executors are: what ``driver status`` shows.
-        address: Returns where the aggregator of a job listens, so that they reach it.
-        command: Returns the process's argument list for a job, its port and the file of its token.
-
-    """
-
-    name: str
-    place: str
-    address: Callable[[JobConfig], str]
-    command: Callable[[JobConfig, int, str], list[str]]
-
-    @property
-    def again(self) -> str:
-        """The command that --resume is given to, but for the configuration."""
-        return f"fedscale driver submit --{self.name} {self.place}"
-
-    def alone(self, config: JobConfig) -> JobConfig:
-        """The same job without executors of its own, its aggregator where those that join reach it."""
-        return preparation.without_executors(with_values(config, ps_ip=self.address(config)))
-
-
 def start(
     conf: str | ConfFile, overrides: list[str], display: Display, *, resume: bool, resume_from: int | None,
     supervise: bool, compare_data: bool = True, crew: Crew | None = None,
@@ -75,7 +48,7 @@ def start(
     config = asked = preparation.hide_key(load_config(conf, overrides))
     if crew is not None:
         crew.command(asked, 0, "")  # bad input is told before anything begins
-        config = crew.alone(asked)
+        config = crew.without_own_executors(asked)
     name = config.fedscale.job_name
     plain, shell = preparation.check_start(config)
     with jobs.claim(name), ExitStack() as held:
@@ -87,8 +60,8 @@ def start(
             jobs.kill_children(last)
         port = preparation.port(config)
         job = jobs.Job(name, config.origin(), *chosen, [], Proc.of("driver", os.getpid()))
-        again = resume or resume_from is not None
-        preparation.make_log_dir(job, config, again)
+        resumed = resume or resume_from is not None
+        preparation.make_log_dir(job, config, resumed)
         held.enter_context(sole_writer(job.log_dir))
         token = jobs.folder(name) / "token"
         held.enter_context(jobs.leaving_nothing(job))
@@ -104,48 +77,51 @@ def start(
         if crew is not None:
             ranks[crew.name] = crew.command(asked, port, keys["token_file"])
         job.argv = ranks[AGGREGATOR]
-        if not again:
+        if not resumed:
             drop_restarts(job.log_dir)
         if shell:
             display.notice(f"these setup_commands apply under FedScale's own driver only: {'; '.join(shell)}")
-        with jobs.open_log(name, "a" if again else "w") as log:
-            run_of_job = Run(job, Processes(log), display, Restarts() if supervise else None, idle_keys(config))
-            if crew is not None:
-                job.cluster, run_of_job.again = {crew.name: crew.place}, crew.again
-            run_of_job.in_sweep = isinstance(conf, ConfFile)
-            run_of_job.settings = [word for each in overrides for word in ("--set", each)]
-            code = run_of_job.run(plain, ranks)
-        jobs.settle(job, last, code)
+        if crew is not None:
+            job.cluster = {crew.name: crew.cluster_address}
+        command = ("start",) if crew is None else ("submit", *crew.options)
+        advice = resume_advice(conf, job.conf, overrides, command)
+        with jobs.open_log(name, "a" if resumed else "w") as log:
+            run = Run(job, Processes(log), display, Restarts() if supervise else None, advice, idle_keys(config))
+            code = run.run(plain, ranks)
+        jobs.restore_after_refusal(job, last, code)
         return code
 
 
 class Run:
-    """One job; everything that happens to it arrives in ``processes.next``."""
+    """One job; everything that happens to it arrives in ``processes.next``.
 
-    again = "fedscale driver start"  # and the configuration: what --resume is given to
-    in_sweep = False  # the sweep's command goes on with its jobs
-    settings: Sequence[str] = ()  # what the command gives beside the configuration
+    Args:
+        job: Its record.
+        processes: Its processes.
+        display: Shows its progress.
+        restarts: Schedule of restarts; None: processes that end are not started again.
+        advice: What a failed job's last sentence says after "continue".
+        idle_note: A note about settings, for a job that is not refused.
+
+    """
 
     def __init__(
-        self, job: jobs.Job, processes: JobProcesses, display: Display, restarts: Restarts | None,
-        idle: str | None = None,
+        self, job: jobs.Job, processes: JobProcesses, display: Display, restarts: Restarts | None, advice: str,
+        idle_note: str | None = None,
     ):  # fmt: skip
-        self.job = job
-        self.processes = processes
-        self.display = display
-        self.restarts = restarts  # None: processes that end are not started again
-        self.idle = idle  # a note about settings, for a job that is not refused
+        self.job, self.processes, self.display = job, processes, display
+        self.restarts, self.advice, self.idle_note = restarts, advice, idle_note
         self.ranks: dict[str, list[str]] = {}
-        self.begun: set[str] = set()  # names of processes that were started before
+        self.started: set[str] = set()  # names of processes that were started before
         self.ready = False  # the aggregator has said so: the job begins, and another run's checkpoints are gone
         self.restarted: set[str] = set()  # names of processes that were started again
         self.trained = False  # all rounds are done: executors leave
         self.summary: dict[str, Any] | None = None
         self.failure: Outcome | None = None
         self.last_errors: dict[str, str] = {}  # the last error of a process, in its own words
-        self.failed = ""  # the process that the failure is about
+        self.failed_process = ""  # the one that the failure is about
         self.deadline: float | None = None
-        self.behind = False  # a disk has refused the job's record, and a note said so
+        self.record_is_stale = False  # a disk has refused the job's record, and a note said so
 
     def run(self, setup: list[list[str]], ranks: dict[str, list[str]]) -> int:
         """Run the job with the argument lists of its processes by their names; the command's exit code."""
@@ -161,7 +137,7 @@ class Run:
                     self.processes.stop()
         finally:
             self.job.status, self.job.reason, self.job.ended = outcome.status, outcome.reason, time.time()
-            self._remember()
+            self._write_record()
         self._conclude(outcome)
         return outcome.code
 
@@ -174,7 +150,7 @@ class Run:
                 if isinstance(message, Interrupt):
                     return Outcome("stopped", 130)
                 if isinstance(message, Exit) and message.code != 0:
-                    return self._died(message)
+                    return self._outcome_of(message)
         return None
 
     def _train(self) -> Outcome:
@@ -190,14 +166,14 @@ class Run:
             if isinstance(message, ProcessEvent):
                 self._note_event(message)
             elif isinstance(message, Exit):
-                self._miss(message)
+                self._on_exit(message)
             elif self.deadline is not None and time.monotonic() >= self.deadline:
                 break
             self._restart_due()
         if self.failure:
             return self.failure
         if self.processes.running():
-            names = ", ".join(map(self._called, self.processes.running()))
+            names = ", ".join(map(self._display_name, self.processes.running()))
             self.display.notice(f"{names} did not leave within {_LEAVE_S:g} s of the summary: ended")
         return Outcome("finished", 0)
 
@@ -209,26 +185,26 @@ class Run:
     def _start(self, name: str, argv: list[str]) -> None:
         """Start a process of this job; again, if it ran before."""
         self.job.children = [child for child in self.job.children if child.name in self.processes.running()]
-        self.job.children.append(self._begin(name, argv, again=name in self.begun))
-        self.begun.add(name)
-        self._remember()
+        self.job.children.append(self._launch(name, argv, restarted=name in self.started))
+        self.started.add(name)
+        self._write_record()
 
-    def _begin(self, name: str, argv: list[str], again: bool) -> Proc:
+    def _launch(self, name: str, argv: list[str], restarted: bool) -> Proc:
         """Start a process where it belongs: here."""
         assert isinstance(self.processes, Processes)
-        if name == AGGREGATOR and again:
+        if name == AGGREGATOR and restarted:
             argv = resuming(argv, self.job.log_dir, self.ready)
         env = preparation.environment() if name in self.ranks else dict(os.environ)
         return self.processes.start(name, argv, env)
 
-    def _called(self, name: str) -> str:
-        """What a person hears of as a process's name."""
+    def _display_name(self, name: str) -> str:
+        """A process's name in sentences for people."""
         return name
 
     def _has_checkpoint(self) -> bool:
         return can_go_on(self.job.log_dir, is_resumed(self.job.argv), self.ready)
 
-    def _can_return(self, gone: Exit) -> bool:
+    def _can_restart(self, gone: Exit) -> bool:
         """Whether a process that has ended can be started where it was."""
         return True
 
@@ -240,61 +216,60 @@ class Run:
     def _restart_due(self) -> None:
         """Start again what is due; an aggregator also calls for the executors that it had sent away."""
         for name in self.restarts.take() if self.restarts else ():
-            again = [name]
+            names = [name]
             if name == AGGREGATOR:
                 self.trained = False
                 there = [*self.processes.running(), *(self.restarts.planned() if self.restarts else ())]
-                again += [other for other in self.ranks if other not in (name, *there)]
-            self.restarted.update(again)
-            for other in again:
-                self._start(other, self.ranks[other])
+                names += [other for other in self.ranks if other not in (name, *there)]
+            self.restarted.update(names)
+            for each in names:
+                self._start(each, self.ranks[each])
 
-    def _remember(self) -> None:
+    def _write_record(self) -> None:
         """Write the job's record; a disk that takes no more does not end the driver; one note says so."""
         try:
             jobs.write(self.job)
         except OSError as error:
-            if not self.behind:
+            if not self.record_is_stale:
                 self.display.notice(
                     f"{error.filename} cannot be written ({error.strerror}): until it can, `fedscale driver status` "
                     "shows an earlier state of the job"
                 )
-            self.behind = True
+            self.record_is_stale = True
 
     def _note_event(self, message: ProcessEvent) -> None:
-        kind = message.event["event"]
-        if kind == "error":
+        if message.event["event"] == "error":
             self._note_error(message)
-        elif message.name != AGGREGATOR:
-            if kind == "notice":  # of a crew, or of executors
-                self.display.event(message.event)
-        elif kind == "trained":
+        elif message.name == AGGREGATOR:
+            self._note_progress(message.event)
+        elif message.event["event"] == "notice":  # of a crew, or of executors
+            self.display.event(message.event)
+
+    def _note_progress(self, event: dict[str, Any]) -> None:
+        """Note and show an event of the aggregator."""
+        kind = event["event"]
+        if kind == "executors":
+            for sentence in self.job.note_executors(event):
+                if self.failure is None:
+                    self.display.notice(sentence)
+            self._write_record()
+        elif self.job.note_event(event):
+            self._write_record()
+        if kind == "trained":
             self.trained = True
         elif kind == "summary":
-            self.summary, self.trained = message.event, True
-            self.job.note_summary(message.event["summary"])
-            self._remember()
+            self.summary, self.trained = event, True
             self.deadline = time.monotonic() + _LEAVE_S
             if self.restarts:
                 self.restarts.cancel()
         else:
-            if kind == "round":
-                self.job.note_round(message.event)
-                self._remember()
-                if self.restarts:
-                    self.restarts.round_finished(message.event["round"])
-            elif kind == "executors":
-                for sentence in self.job.note_executors(message.event):
-                    if self.failure is None:
-                        self.display.notice(sentence)
-                self._remember()
-            elif kind == "notice" and self.job.add_notice(message.event):
-                self._remember()
+            if kind == "round" and self.restarts:
+                self.restarts.round_finished(event["round"])
             elif kind == "ready":
-                if self.idle is not None and not self.ready:  # an aggregator that is started again is ready again
-                    self.display.notice(self.idle)
+                if self.idle_note is not None and not self.ready:  # one that is started again is ready again
+                    self.display.notice(self.idle_note)
                 self.ready = True
-            self.display.event(message.event)
+            self.display.event(event)
 
     def _note_error(self, message: ProcessEvent) -> None:
         """Bad input ends the job, whoever found it; any other error is told when the process has ended.
@@ -312,28 +287,28 @@ class Run:
         elif self.summary is None or message.name == AGGREGATOR:
             self._fail(message.name, Outcome("failed", 2, text))
 
-    def _miss(self, gone: Exit) -> None:
+    def _on_exit(self, gone: Exit) -> None:
         """A process has left: in order after the summary, and for an executor once all rounds are done."""
-        outcome = self._died(gone)
+        outcome = self._outcome_of(gone)
         if gone.name == AGGREGATOR:
             if self.summary is None:
-                self._lose(gone, outcome)
+                self._replace_or_fail(gone, outcome)
             elif gone.code != 0:
                 self._fail(gone.name, outcome)
         elif not self.trained and (gone.code != 0 or self.restarts):
-            self._lose(gone, outcome)
+            self._replace_or_fail(gone, outcome)
 
-    def _lose(self, gone: Exit, outcome: Outcome) -> None:
+    def _replace_or_fail(self, gone: Exit, outcome: Outcome) -> None:
         """A process that was still needed has ended: start it again, do without it, or end the job."""
         refused = gone.code == 2 and gone.name in self.restarted  # its input, which was good before
-        if self.restarts is not None and self.failure is None and not refused and self._can_return(gone):
+        if self.restarts is not None and self.failure is None and not refused and self._can_restart(gone):
             if self.restarts.plan(gone.name):
                 after = self.job.round["round"] if self.job.round else 0
                 self.display.notice(f"{outcome.reason} after round {after}; it is started again")
                 self._note_restart(gone.name, str(outcome.reason), after)
                 return
             outcome = replace(outcome, reason=f"{outcome.reason}, again and again without a finished round between")
-        others = self._others()
+        others = self._executors_left()
         if gone.name == AGGREGATOR or not (others or self._may_be_joined()):
             self._fail(gone.name, outcome)
         elif self.failure is None:
@@ -341,7 +316,7 @@ class Run:
                 f"{outcome.reason}; {'the job goes on without it' if others else 'it was the last one'}"
             )
 
-    def _others(self) -> list[str]:
+    def _executors_left(self) -> list[str]:
         """Executors that are left: the job's own, those that are started again, and those that joined."""
         planned = self.restarts.planned() if self.restarts else []
         started = [name for name in (*self.processes.running(), *planned) if name != AGGREGATOR]
@@ -357,15 +332,16 @@ class Run:
         if self.restarts:
             self.restarts.cancel()
         if self.failure is None:
-            self.failed, self.failure = name, outcome
+            self.failed_process, self.failure = name, outcome
             self.deadline = time.monotonic() + _CAUSE_S
-        elif name == AGGREGATOR != self.failed:
-            self.failed, self.failure = name, outcome
+        elif name == AGGREGATOR != self.failed_process:
+            self.failed_process, self.failure = name, outcome
 
-    def _died(self, gone: Exit) -> Outcome:
+    def _outcome_of(self, gone: Exit) -> Outcome:
+        """A failure of the job through the end of a process, in words."""
         how = gone.how if gone.code else "ended without a summary" if gone.name == AGGREGATOR else "left too early"
         why = f" ({self.last_errors[gone.name]})" if gone.name in self.last_errors else ""
-        reason = f"{self._called(gone.name)} {how}{why}"
+        reason = f"{self._display_name(gone.name)} {how}{why}"
         return Outcome("failed", 1, reason, tuple(self.processes.tails[gone.name]))
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -390,6 +366,5 @@ class Run:
                 self.display.log_line(line)
             more = "" if outcome.code == 2 else f"; all output is in {log}"
             if more and self._has_checkpoint():
-                command = f"{self.again} {shlex.join([*shlex.split(self.job.conf), *self.settings, '--resume'])}"
-                more += f"; continue {'the sweep with --resume' if self.in_sweep else f'the job with `{command}`'}"
+                more += f"; continue {self.advice}"
             self.display.error(f"{outcome.reason}{more}")

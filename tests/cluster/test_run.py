@@ -1,8 +1,10 @@
 """A cluster's run with processes that only pretend: what happens while they start, and what is told of hosts."""
 
 import os
+import shlex
 import sys
 from collections import deque
+from contextlib import ExitStack
 from queue import SimpleQueue
 
 import pytest
@@ -14,7 +16,7 @@ from fedscale_ext.cluster.check import Report
 from fedscale_ext.cluster.hosts import LOST, Hosts
 from fedscale_ext.cluster.remote import facts
 from fedscale_ext.cluster.submit import ClusterRun, prepared, submit
-from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.preparation import AGGREGATOR, check_start
@@ -64,8 +66,12 @@ def run(tmp_path, monkeypatch, capsys):
         job = jobs.Job("j", "conf.yml", str(tmp_path), "now", [], Proc("driver", 0, 0.0),
                        cluster={"access": {}, "places": PLACES, "there": "/there"})  # fmt: skip
         processes = Pretended(*messages)
-        run = ClusterRun(config, job, processes, Display(Console(), Console(stderr=True)), restarts, {})
-        monkeypatch.setattr(run, "_prepare", lambda setup: run._settle({"a": Report("3", "2", "2", "c", 0, port=7000)}))
+        run = ClusterRun(
+            config, job, processes, Display(Console(), Console(stderr=True)), restarts, "", {}, ExitStack()
+        )
+        monkeypatch.setattr(
+            run, "_prepare", lambda setup: run._fix_addresses({"a": Report("3", "2", "2", "c", 0, port=7000)})
+        )
         monkeypatch.setattr(
             hosts, "ask", lambda access, host, **order: processes.orders.setdefault("note", (host, order))
         )
@@ -253,11 +259,12 @@ def test_a_job_that_nobody_could_join_is_refused(tmp_path):
 
 def test_the_command_that_continues_a_job_has_its_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path))
-    settings = []
-    monkeypatch.setattr(ClusterRun, "run", lambda self, setup, ranks: settings.extend(self.settings) or 0)
+    advice = []
+    monkeypatch.setattr(ClusterRun, "run", lambda self, setup, ranks: advice.append(self.advice) or 0)
     overrides = ["worker_ips=['localhost:[1]']", f"log_path={tmp_path}"]
     submit("quickstart", overrides, Display(Console(), Console()), resume=False, resume_from=None, supervise=False)
-    assert settings == ["--set", overrides[0], "--set", overrides[1]]
+    words = [load_config("quickstart", overrides).origin(), "--set", overrides[0], "--set", overrides[1], "--resume"]
+    assert advice == [f"the job with `fedscale driver submit {shlex.join(words)}`"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -276,8 +283,10 @@ def test_a_job_without_executors_says_how_to_join_it_from_any_folder(run, monkey
     processes = Pretended()
     processes.hosts = {AGGREGATOR: "a"}
     display = Display(Console(width=400), Console(stderr=True, width=400))
-    alone = ClusterRun(make_config({"ps_ip": "a", "worker_ips": []}, keys), job, processes, display, None, {})
-    alone._settle({"a": Report.read({**facts(), "folder": "/work", "port": 7, "time": 0.0, "received_at": 0.0})})
+    alone = ClusterRun(
+        make_config({"ps_ip": "a", "worker_ips": []}, keys), job, processes, display, None, "", {}, ExitStack()
+    )
+    alone._fix_addresses({"a": Report.read({**facts(), "folder": "/work", "port": 7, "time": 0.0, "received_at": 0.0})})
     alone._train()
     assert f"--token_file={tmp_path / 'token'}" in alone.job.argv
     command = f"fedscale executor join a:7 --token-file {tmp_path / 'token'} --tls-ca /work/ca.pem --tls-cert /c.pem"

@@ -41,9 +41,10 @@ def job(driver: Proc, **changes) -> jobs.Job:
 
 def test_notices_are_kept_once_and_not_without_end():
     record = job(Proc("driver", 5, 1.5))
-    assert [record.add_notice({"message": text}) for text in ("slow", "slow", "late")] == [True, False, True]
+    events = [{"event": "notice", "message": text} for text in ("slow", "slow", "late")]
+    assert [record.note_event(event) for event in events] == [True, False, True]
     for number in range(200):
-        record.add_notice({"message": str(number)})
+        record.note_event({"event": "notice", "message": str(number)})
     assert record.notices[:2] == ["slow", "late"] and len(record.notices) == 100
 
 
@@ -98,14 +99,14 @@ def test_status_tells_of_each_executor_what_it_does_and_how_fast(monkeypatch):
 
 def test_a_run_that_is_resumed_after_its_last_round_knows_it_from_its_summary():
     record = job(Proc("driver", 5, 1.5))
-    record.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    record.note_event({"event": "summary", "summary": {"rounds": 3, "accuracy": {"mean": 0.25}}})
     assert record.accuracy == 0.25
     assert dataclasses.replace(record, status="finished").complete(3)
-    record.note_round({"round": 4, "rounds": 9, "accuracy": 0.5})
-    record.note_summary({"rounds": 3, "accuracy": {"mean": 0.25}})
+    record.note_event({"event": "round", "round": 4, "rounds": 9, "accuracy": 0.5})
+    record.note_event({"event": "summary", "summary": {"rounds": 3, "accuracy": {"mean": 0.25}}})
     assert record.round["round"] == 4 and record.accuracy == 0.5
     untested = job(Proc("driver", 5, 1.5))
-    untested.note_summary({"rounds": 3, "accuracy": None})
+    untested.note_event({"event": "summary", "summary": {"rounds": 3, "accuracy": None}})
     assert untested.accuracy is None
 
 
@@ -119,9 +120,10 @@ def test_a_checkpoint_elsewhere_is_known_by_the_rounds_that_were_heard_of(
 
 def test_a_job_that_stopped_early_is_complete_at_the_rounds_that_were_asked_for():
     record = job(Proc("driver", 5, 1.5), status="finished")
-    record.note_round({"round": 14, "rounds": 20, "accuracy": 0.5})
+    record.note_event({"event": "round", "round": 14, "rounds": 20, "accuracy": 0.5})
     assert not record.complete(20)
-    record.note_summary({"rounds": 14, "accuracy": {"mean": 0.5}, "stopped": "accuracy rose by no more than 0.01"})
+    summary = {"rounds": 14, "accuracy": {"mean": 0.5}, "stopped": "accuracy rose by no more than 0.01"}
+    record.note_event({"event": "summary", "summary": summary})
     assert record.complete(20) and record.complete(14) and not record.complete(30)
 
 
@@ -301,10 +303,10 @@ def test_a_record_that_a_full_disk_does_not_take_is_named_and_leaves_nothing(sta
 
 def test_a_driver_whose_record_a_full_disk_does_not_take_says_so_once(state, monkeypatch, capsys):
     display = Display(Console(width=400), Console(stderr=True, width=400))
-    run = Run(job(Proc("driver", 5, 1.5)), None, display, None)
+    run = Run(job(Proc("driver", 5, 1.5)), None, display, None, "")
     monkeypatch.setattr(jobs.os, "fsync", full)
-    run._remember()
-    run._remember()
+    run._write_record()
+    run._write_record()
     assert capsys.readouterr().err == (
         f"note: {state}/jobs/fake/job.json cannot be written (No space left on device): until it can, `fedscale driver "
         "status` shows an earlier state of the job\n"

@@ -25,7 +25,7 @@ def test_a_run_that_begins_has_a_folder_of_its_own(tmp_path):
     for job in taken:
         preparation.make_log_dir(job, config)
     assert [job.time_stamp for job in taken] == ["1128_132854", "1128_132854_2", "1128_132854_3"]
-    preparation.make_log_dir(taken[1], config, again=True)
+    preparation.make_log_dir(taken[1], config, resumed=True)
     preparation.make_log_dir(taken[2], with_values(config, time_stamp="1128_132854_3"))
     assert sorted(path.name for path in tmp_path.glob("logs/tiny/*")) == [job.time_stamp for job in taken]
 

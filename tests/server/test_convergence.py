@@ -127,6 +127,6 @@ def test_progress_counts_to_the_round_that_a_budget_ends(job_file: Path, monkeyp
     totals = [event["rounds"] for event in events]
     assert totals[-1] == summary["rounds"] < max(totals) + 1 < 1000
     job = Job("job", "conf.yml", "/logs", "t", [], Proc("driver", 5, 1.5), status="finished")
-    job.note_round(events[-1])
-    job.note_summary(summary)
+    job.note_event(events[-1])
+    job.note_event({"event": "summary", "summary": summary})
     assert job.complete(1000) and not job.complete(2000)  # so that a resume leaves it as it is
