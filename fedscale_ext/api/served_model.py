@@ -5,7 +5,7 @@ the server sent for that test, by the method's own client. Where the job's data 
 client's test samples right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,6 @@ from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
 from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
 from fedscale_ext.tasks.figures import test_clients
-from fedscale_ext.tasks.kind import TENSORS
 from fedscale_ext.tasks.tested_tensors import read_tested
 from fedscale_ext.transport import wire
 
@@ -127,23 +126,25 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
         received[SharedTensors.kind] = {0: shared}
     header: dict[str, Any] = {
         "members": [key], "clients": [number], "items": [WorkItem(number, key).to_json()], "round": 0,
-        "learning_rate": 0.0, "model": key, "objective": objective, TENSORS: received,
+        "learning_rate": 0.0, "model": key, "objective": objective,
         bn_statistics.EVENT: measures_statistics(method_class(config.job.method), config),
     }  # fmt: skip
-    network = _build_personal(config, data, key, spec, state, header)
+    network = _build_personal(config, data, key, spec, state, header, received)
     _check(job, number, client, network, data)
     return network
 
 
 def _build_personal(
-    config: JobConfig, data: DataSet, key: str, spec: ModelSpec, state: State, header: dict[str, Any]
-) -> nn.Module:
-    """Build the network that the job's executor makes for the header of a test of one client."""
+    config: JobConfig, data: DataSet, key: str, spec: ModelSpec, state: State, header: dict[str, Any],
+    tensors: Mapping[str, Mapping[int, State]],
+) -> nn.Module:  # fmt: skip
+    """Build the network that the job's executor makes for the header of a test of one client, and its ``tensors``."""
     from fedscale_ext.entry.launch import executor_class, prepare_process
 
     prepare_process(config)
     worker = executor_class(config.job.method).worker_alone(config, data)  # type: ignore[attr-defined]
     worker.bench.keep({"models": {key: {"spec": spec.to_json(), "version": 0}}}, {key: wire.tensors_to_bytes(state)})
+    worker.client_tensors = tensors
     [(_, network)] = list(worker.personal_models(header))
     return network
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from fedscale_ext.config import methods
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import local_steps
+from fedscale_ext.core.types import State
 from fedscale_ext.data import store
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.executor.section_cache import SectionCache
@@ -33,7 +34,25 @@ from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.stopwatch import Stopwatch
 from fedscale_ext.util.torch_devices import device_of
 
-_UNUSABLE = "unusable"  # why the states that came with a unit cannot be used
+
+@dataclass(frozen=True)
+class _Reply:
+    """The reply to a call.
+
+    Attributes:
+        event: Names the kind of work of the unit that came, or what else to do.
+        header: The unit's header; empty if none came.
+        tensors: Tensors of the unit's clients, by kind and index.
+        lacks_sections: Whether a section is missing that the aggregator takes for cached here.
+        error: Why the states that came cannot be used.
+
+    """
+
+    event: str
+    header: dict[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, Mapping[int, State]] = field(default_factory=dict)
+    lacks_sections: bool = False
+    error: Exception | None = None
 
 
 class MultiModelExecutor(NoPickle, Executor):
@@ -127,41 +146,40 @@ class MultiModelExecutor(NoPickle, Executor):
 
     def _work(self) -> None:
         kinds = kinds_by_event(self.kinds)
-        event, header = self._exchange(self.client_ping)
+        reply = self._exchange(self.client_ping)
         while not self.received_stop_request:
-            if event in kinds:
-                event, header = self._exchange(partial(self._hand_in, kinds[event], header))
-            elif event == commons.SHUT_DOWN:
+            if reply.event in kinds:
+                reply = self._exchange(partial(self._hand_in, kinds[reply.event], reply))
+            elif reply.event == commons.SHUT_DOWN:
                 self.Stop()
             else:
-                event, header = self._exchange(self.client_ping)
+                reply = self._exchange(self.client_ping)
 
-    def _exchange(self, call: Callable[[], Any]) -> tuple[str, dict[str, Any]]:
-        """Event and header of the reply to a call. The message itself ends here: it may be large."""
-        reply = call()
-        event, message = reply.event, reply.data
-        del reply  # holds the message a second time
+    def _exchange(self, call: Callable[[], Any]) -> _Reply:
+        """Make a call and read its reply. The message itself ends here: it may be large."""
+        response = call()
+        event, message = response.event, response.data
+        del response  # holds the message a second time
         if not message:
-            return event, {}
+            return _Reply(event)
         with self.watch("wire"):
             header, sections = wire.unpack(message)
             del message
             cached = self.cache.get(header.get(CACHED, {}))
             if cached is None:  # the unit comes once more, with all sections
-                return event, {**header, NOT_CACHED: True}
+                return _Reply(event, header, lacks_sections=True)
             sections |= cached
             del cached
             try:
                 self.bench.keep(header, sections)
-                header[TENSORS] = read_client_tensors(header.get(TENSORS, ()), sections)
+                return _Reply(event, header, read_client_tensors(header.get(TENSORS, ()), sections))
             except Exception as error:
-                header[_UNUSABLE] = error
-        return event, header
+                return _Reply(event, header, error=error)
 
-    def _hand_in(self, kind: Kind, header: dict[str, Any]) -> Any:
+    def _hand_in(self, kind: Kind, unit: _Reply) -> Any:
         """Do a unit and send its answer; the reply brings the next one."""
-        self.round = header["round"]
-        request = self.link.result(kind.answer or kind.event, self._answer(header, kind))
+        self.round = unit.header["round"]
+        request = self.link.result(kind.answer or kind.event, self._answer(kind, unit))
         with self.watch("waiting"):
             return self.link.complete(request)
 
@@ -173,22 +191,24 @@ class MultiModelExecutor(NoPickle, Executor):
                     self.cache.drop(cached[name])
                 self.cache.put(cache_label(unit, name), section)
 
-    def _answer(self, header: dict[str, Any], kind: Kind) -> bytes:
+    def _answer(self, kind: Kind, unit: _Reply) -> bytes:
         answer: dict[str, Any]
         parts: dict[str, bytes]
-        if NOT_CACHED in header:
-            return wire.pack({name: header[name] for name in ("job", "unit", "round", "attempt", NOT_CACHED)})
+        header = unit.header
+        identity = {name: header[name] for name in ("job", "unit", "round", "attempt")}
+        if unit.lacks_sections:
+            return wire.pack({**identity, NOT_CACHED: True})
         try:
-            if _UNUSABLE in header:
-                raise header[_UNUSABLE]
+            if unit.error is not None:
+                raise unit.error
+            self.worker.client_tensors = unit.tensors
             answer, parts = kind.run(self.worker, header)
         except Exception as error:  # the unit fails, not this process: another executor tries
             logging.exception(f"unit {header['unit']} failed")
             answer, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
         with self.watch("wire"):
-            unit = {name: header[name] for name in ("job", "unit", "round", "attempt")}
-            self._cache_states(unit, header.get(CACHED, {}), parts)
-            return wire.pack({**unit, **answer, "seconds": self.watch.read()}, parts)
+            self._cache_states(identity, header.get(CACHED, {}), parts)
+            return wire.pack({**identity, **answer, "seconds": self.watch.read()}, parts)
 
     @overrides
     def training_handler(self, client_id: int, conf: ClientConfig, model: str) -> dict[str, Any]:

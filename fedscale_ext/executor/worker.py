@@ -22,7 +22,7 @@ from fedscale_ext.tasks.client_tensors import (
     ReturnedTensors,
     SharedTensors,
 )
-from fedscale_ext.tasks.kind import TENSORS, Trained
+from fedscale_ext.tasks.kind import Trained
 from fedscale_ext.tasks.workbench import Workbench, can_factor
 from fedscale_ext.training.cohort import Cohort
 from fedscale_ext.training.device_data import DeviceData
@@ -39,7 +39,7 @@ class Worker:
         data: all clients' samples.
         bench: the models that came with units.
         client_of: makes the object that runs the steps of a client.
-        config_of: makes a client's configuration from a unit's header and one of its items.
+        client_config: makes a client's configuration from a unit's header and one of its items.
         handler: trains one client (FedScale's hook).
         watch: adds up the seconds of each kind of work.
         augment: the key of that name.
@@ -53,7 +53,7 @@ class Worker:
         data: DataSet,
         bench: Workbench,
         client_of: Callable[[ClientConfig], MultiModelClient],
-        config_of: Callable[[Mapping[str, Any], Mapping[str, Any]], ClientConfig],
+        client_config: Callable[[Mapping[str, Any], Mapping[str, Any]], ClientConfig],
         handler: Callable[[int, ClientConfig, str], dict[str, Any]],
         watch: Stopwatch,
         augment: str = "none",
@@ -63,19 +63,13 @@ class Worker:
         self.data, self.bench, self.watch = data, bench, watch
         self.test_batch, self.seed = test_batch, seed
         self._on_device = DeviceData(data, bench.device, augment)
-        self._client_of, self._config_of, self._handler = client_of, config_of, handler
-
-    def client_of(self, conf: ClientConfig) -> MultiModelClient:
-        """The object that runs the steps of a client."""
-        return self._client_of(conf)
-
-    def client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
-        """A client's configuration, from a unit's header and one of its items."""
-        return self._config_of(header, item)
+        self.client_of, self.client_config, self._handler = client_of, client_config, handler
+        #: the tensors that came for the clients of the unit, by kind and index
+        self.client_tensors: Mapping[str, Mapping[int, State]] = {}
 
     def client_configs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
         """The configurations of the clients of a unit, with the tensors that came for each."""
-        by_kind: Mapping[str, Mapping[int, State]] = header.get(TENSORS, {})
+        by_kind = self.client_tensors
 
         def received(kind: str, index: int) -> State | None:
             if kind not in by_kind:

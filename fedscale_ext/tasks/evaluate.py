@@ -72,7 +72,7 @@ class Evaluate(Kind):
         scored = frozenset(header.get(AUC, ()))
         how = worker.test_batch, bench.device, bool(header.get(MASK)), header.get(CLASSES), scored
         with worker.watch("evaluation"):
-            if ClientState.kind in header.get(TENSORS, {}):
+            if ClientState.kind in header.get(TENSORS, ()):
                 results = [
                     tested_clients([module], worker.data, [client], *how)
                     for client, module in worker.personal_models(header)

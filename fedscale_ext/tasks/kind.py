@@ -32,7 +32,7 @@ from fedscale_ext.util.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
-TENSORS = "tensors"  # in a unit's header: the kinds of tensors that came for its clients, and these tensors by index
+TENSORS = "tensors"  # in a unit's header: the kinds of tensors that come for its clients
 
 CACHED = "cached"  # in a unit's header: names of sections that the executor has, and the labels by which it finds them
 NOT_CACHED = "not_cached"  # in an answer's header: True if one of these is missing; the whole unit is sent again

@@ -70,7 +70,7 @@ class TestOnAll(Kind):
 
     def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
         with worker.watch("evaluation"):
-            if ClientState.kind in header.get(TENSORS, {}):
+            if ClientState.kind in header.get(TENSORS, ()):
                 figures = np.stack([_sums(worker, [module]) for _, module in worker.personal_models(header)])
             else:
                 figures = _sums(worker, header["members"])[None]

@@ -6,6 +6,7 @@ Tested elsewhere: prox sign and endless clients (test_training), Yogi on buffers
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,10 @@ def test_dropped_results_are_reported_at_the_end(job_file: Path, monkeypatch: py
 
     plain = MultiModelExecutor._hand_in
 
-    def twice(self: Any, kind: Kind, header: dict[str, Any]) -> Any:
+    def twice(self: Any, kind: Kind, unit: Any) -> Any:
         if kind.answer == "upload_model":
-            plain(self, kind, {**header, "unit": 9})
-        return plain(self, kind, header)
+            plain(self, kind, replace(unit, header={**unit.header, "unit": 9}))
+        return plain(self, kind, unit)
 
     monkeypatch.setattr(MultiModelExecutor, "_hand_in", twice)
     monkeypatch.setattr("fedscale_ext.server.grpc_server._PING_WAIT_S", 0.1)
