@@ -22,7 +22,7 @@ OVERCOMMITMENT = "overcommitment"
 _OF_ROUNDS = {"macs", "network", "time"}  # figures that grow with each round
 _OF_DEVICES = {"macs", "network", "round_mb", "suite", "served", "time"}  # that depend on what devices afford
 _OF_UPDATES = {"macs", "network", "round_mb"}  # that count the updates that were accepted
-_FEW_FAILED = 0.05  # share of updates that may fail without a word on costs
+_FEW = 0.05  # a share too small to mention: of clients beyond capacity, of updates that failed
 # mask_test changes these
 _OF_MASKED_TESTS = {"accuracy", "tuned", "samples", "iqr", "worst_tenth", "balanced", "macro_f1", "auc"}
 _ABSOLUTE = 1e-12  # the same beside zero: far below a client's accuracy, a byte in MB and a second
@@ -71,7 +71,7 @@ class Arm:
     def beyond_capacity(self) -> int:
         """Clients that train what their devices do not afford, if they are more than a twentieth of all, else 0."""
         most = max(int(job.header.get("beyond_capacity", 0)) for job in self.jobs)
-        return most if most > _FEW_FAILED * int(self.jobs[0].header["num_clients"]) else 0
+        return most if most > _FEW * int(self.jobs[0].header["num_clients"]) else 0
 
     @property
     def generated(self) -> bool:
@@ -87,7 +87,7 @@ class Arm:
         clients = [job.summary["clients"] for job in self.jobs]
         failed = sum(int(each["failed_total"]) for each in clients)
         asked = failed + sum(int(each["participations"]) for each in clients)
-        return failed if failed > _FEW_FAILED * asked else 0
+        return failed if failed > _FEW * asked else 0
 
     @property
     def masked(self) -> bool:

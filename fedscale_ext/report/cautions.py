@@ -11,9 +11,8 @@ from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.affordable import SETTINGS, strongest_ratio, weakest
 from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, with_fine_tuned
-from fedscale_ext.report.columns import percent
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
-from fedscale_ext.util.quantities import quantity
+from fedscale_ext.util.quantities import percent, quantity
 
 _DATA_KEYS = ("data_seed", "test_split", "sample_shape", "data_map_file", "public_samples", "public_classes",
               "public_alpha")  # fmt: skip
@@ -103,7 +102,7 @@ def _mask_words(arms: Sequence[Arm]) -> list[str]:
     for arm in masked:
         plain = [job.summary["accuracy"]["unmasked"]["mean"] for job in arm.jobs if job.masked]
         if None not in plain:
-            reached.append(f"{arm.label} {percent(float(np.mean(plain)))} %")
+            reached.append(f"{arm.label} {percent(float(np.mean(plain)))}")
     without = f" Without the mask: {'; '.join(reached)}." if reached else ""
     if all(arm.masked for arm in tested):
         return [f"Tests mask the logits of classes that a client lacks (mask_test).{without}"]

@@ -8,7 +8,7 @@ from fedscale_ext.core.errors import one_line
 from fedscale_ext.data.class_names import class_names
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.report.own_tables import percent
+from fedscale_ext.util.quantities import percent
 
 NOTE = "Accuracy of each class over the test samples of all clients, each tested on its served model; mean over seeds."
 NO_CLASSES = ("No job here has figures of classes. They are of a job's last test, so a job has them once it has ended. "

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.tables import megabytes, seconds
-from fedscale_ext.util.quantities import quantity
+from fedscale_ext.util.quantities import percent, quantity
 
 
 @dataclass(frozen=True)
@@ -55,27 +55,27 @@ def _of_classes(name: str) -> Callable[[LoadedJob], float | None]:
     return lambda job: (job.summary.get("by_class") or {}).get(name, {}).get("mean")
 
 
-def percent(value: float) -> str:
-    """Write a share in per cent, without the sign."""
-    return f"{100 * value:.2f}"
+def _share(share: float) -> str:
+    """Write a share in per cent; the column's title has the sign."""
+    return percent(share).removesuffix(" %")
 
 
 FIGURES = (
-    Column("accuracy", "accuracy %", True, _accuracy("mean"), percent, "mean over clients, each on what it is served"),
-    Column("global", "global accuracy %", True, _global, percent,
+    Column("accuracy", "accuracy %", True, _accuracy("mean"), _share, "mean over clients, each on what it is served"),
+    Column("global", "global accuracy %", True, _global, _share,
            "of the whole model (its last exit; DepthFL: mean of exits), on the test samples of all clients", rare=True),
-    Column("tuned", "after fine-tuning %", None, _at_the_end("personalised"), percent,
+    Column("tuned", "after fine-tuning %", None, _at_the_end("personalised"), _share,
            "mean over clients that fine-tune a copy on their own data; it competes in a row of its own", rare=True),
-    Column("on_all", "on all samples %", True, _at_the_end("on_all"), percent,
+    Column("on_all", "on all samples %", True, _at_the_end("on_all"), _share,
            "each client's model on the test samples of all clients, mean over clients", rare=True),
-    Column("samples", "over samples %", True, _accuracy("sample_weighted"), percent, "each test sample counts once"),
-    Column("iqr", "IQR %", False, _accuracy("iqr"), percent, "between the clients' quartiles"),
-    Column("worst_tenth", "worst tenth %", True, _worst_tenth, percent, "mean of the tenth of clients served worst"),
-    Column("balanced", "balanced accuracy %", True, _of_classes("balanced_accuracy"), percent,
+    Column("samples", "over samples %", True, _accuracy("sample_weighted"), _share, "each test sample counts once"),
+    Column("iqr", "IQR %", False, _accuracy("iqr"), _share, "between the clients' quartiles"),
+    Column("worst_tenth", "worst tenth %", True, _worst_tenth, _share, "mean of the tenth of clients served worst"),
+    Column("balanced", "balanced accuracy %", True, _of_classes("balanced_accuracy"), _share,
            "each class among a client's test samples counts once; mean over clients", rare=True, of_classes=True),
-    Column("macro_f1", "macro F1 %", True, _of_classes("macro_f1"), percent,
+    Column("macro_f1", "macro F1 %", True, _of_classes("macro_f1"), _share,
            "mean over a client's classes of their F1; mean over clients", rare=True, of_classes=True),
-    Column("auc", "AUC %", True, _of_classes("auc"), percent,
+    Column("auc", "AUC %", True, _of_classes("auc"), _share,
            "area under the ROC curve of a class against the others; mean over a client's classes; mean over clients",
            rare=True, of_classes=True),
     Column("macs", "MACs", False, _of("cost", "training_macs"), quantity, "all clients' training, forward and back"),

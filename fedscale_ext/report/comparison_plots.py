@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedscale_ext.metrics.accuracy import accuracy
-from fedscale_ext.metrics.cost import Spent
 from fedscale_ext.report.arms import Arm, pooled, short
 from fedscale_ext.report.columns import BY_KEY
-from fedscale_ext.report.courses import mean_course
+from fedscale_ext.report.courses import macs_by_round, mean_course, time_unit
 from fedscale_ext.report.devices import DeviceClasses, device_classes
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED, legend_entries, legend_label, nothing, prepare
@@ -85,7 +84,7 @@ def _per_cent(axis: Axes, which: str = "y") -> None:
 def _course(axis: Axes, arms: Sequence[Arm], by: str) -> None:
     """Mean accuracy against rounds, hours or MACs: mean over seeds, and a band of one standard deviation."""
     duration_s = max((job.records[-1].virtual_clock_s for arm in arms for job in arm.jobs), default=0.0)
-    unit, divisor = ("h", 3600.0) if duration_s >= 7200 else ("min", 60.0) if duration_s >= 120 else ("s", 1.0)
+    unit, divisor = time_unit(duration_s)
     any_line = False
     for index, arm in enumerate(arms):
         lines = [_line(job, by, divisor) for job in arm.jobs]
@@ -120,11 +119,10 @@ def _from_zero(axis: Axes) -> None:
 
 
 def _line(job: LoadedJob, by: str, divisor: float) -> list[tuple[float, float]]:
-    spent, line = Spent(), []
+    macs, line = macs_by_round(job.records), []
     for record in job.records:
-        spent = spent.plus(record)
         if record.evaluation is not None and not np.isnan(accuracy(record.evaluation).mean):
-            x = {"rounds": record.round, "time": record.virtual_clock_s / divisor, "macs": spent.training_macs}[by]
+            x = {"rounds": record.round, "time": record.virtual_clock_s / divisor, "macs": macs[record.round]}[by]
             line.append((float(x), accuracy(record.evaluation).mean))
     return line
 

@@ -1,11 +1,30 @@
-"""The course of accuracy over rounds, time or MACs, and its mean over seeds."""
+"""The course of accuracy over rounds, time or MACs: its axes, and its mean over seeds."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.metrics.cost import Spent
+
 Curve = Sequence[tuple[float, float]]
 """Points (x, accuracy) of a job by rising x."""
+
+
+def time_unit(duration_s: float) -> tuple[str, float]:
+    """Return the unit in which a plot shows so long a time, and its seconds."""
+    if duration_s >= 2 * 3600:
+        return "h", 3600.0
+    return ("min", 60.0) if duration_s >= 120 else ("s", 1.0)
+
+
+def macs_by_round(records: Sequence[RoundRecord]) -> dict[int, float]:
+    """Return the MACs of training of all rounds up to each one, by the round's number."""
+    total, macs = Spent(), {}
+    for record in records:
+        total = total.plus(record)
+        macs[record.round] = total.training_macs
+    return macs
 
 
 def mean_course(lines: Sequence[Curve], *, ended: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

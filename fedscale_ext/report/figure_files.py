@@ -1,7 +1,6 @@
 """Plots as files and as part of a page: one drawing, whose colours the page can change for the dark."""
 
 import io
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +23,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     **{light: (f"series-{index}", dark) for index, (light, dark) in enumerate(zip(MODELS, _DARK_MODELS, strict=True))},
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
-_DPI = 180
+_DPI = 180  # of a plot beside a page; pictures by themselves are larger
 
 
 def svg(figure: "Figure") -> str:
@@ -60,10 +59,15 @@ def save(figure: "Figure", folder: Path, name: str) -> str:
     """Write ``folder/name.svg`` and ``.png``; the SVG's text."""
     text = svg(figure)
     write_atomic(folder / f"{name}.svg", '<?xml version="1.0" encoding="utf-8"?>\n' + text)
-    path, temporary = folder / f"{name}.png", folder / f".{name}.png.{os.getpid()}.tmp"
-    figure.savefig(temporary, format="png", dpi=_DPI)
-    os.replace(temporary, path)
+    save_figure(figure, folder / f"{name}.png", _DPI)
     return text
+
+
+def save_figure(figure: "Figure", path: Path, dpi: int = 150) -> None:
+    """Write ``path`` atomically, in the format that its ending names; makes the folder."""
+    out = io.BytesIO()
+    figure.savefig(out, format=path.suffix[1:].lower(), dpi=dpi)
+    write_atomic(path, out.getvalue())
 
 
 def style_variables() -> str:

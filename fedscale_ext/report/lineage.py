@@ -1,13 +1,11 @@
 """How a job's models grew: a table for the terminal, and ``growth.png`` beside the job's picture."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.core.types import RoundRecord
-from fedscale_ext.report.tables import percent
-from fedscale_ext.util.quantities import quantity
+from fedscale_ext.util.quantities import percent, quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,9 +44,10 @@ def plot_growth(log_dir: Path, summary: Mapping[str, Any], records: Sequence[Rou
     if not grew(summary) or not records:
         (log_dir / PLOT).unlink(missing_ok=True)  # of an earlier job of this name
         return None
-    path, temporary = log_dir / PLOT, log_dir / f".{PLOT}.{os.getpid()}.tmp"
-    draw_growth(summary, records).savefig(temporary, format="png", dpi=150)
-    os.replace(temporary, path)
+    from fedscale_ext.report.figure_files import save_figure
+
+    path = log_dir / PLOT
+    save_figure(draw_growth(summary, records), path)
     return path
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedscale_ext.util.quantities import percent
+
 TextTable = tuple[list[str], list[list[str]]]
 _UNITS = {"mb": "MB", "j": "J"}
 # columns that are accuracies, or how these spread over clients, which is all that "fairness" tells
@@ -53,8 +55,3 @@ def _cell(key: str, value: Any, accuracies: re.Pattern[str], last: int) -> str:
     if isinstance(value, int):
         return f"{value:,}" + (" (last)" if key == "settled_round" and value == last else "")
     return str(value)
-
-
-def percent(value: float | None) -> str:
-    """A share in [0, 1] as per cent; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:.2f} %"

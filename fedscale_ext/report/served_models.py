@@ -5,7 +5,7 @@ import numpy as np
 from fedscale_ext.report.lineage import origin
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.report.panels import model_order
-from fedscale_ext.report.tables import percent
+from fedscale_ext.util.quantities import percent
 
 TITLES = ("served model", "clients", "tested", "mean accuracy", "over samples", "worst client")
 

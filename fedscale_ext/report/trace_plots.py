@@ -1,7 +1,5 @@
 """One picture of traces: how fast devices compute and communicate, and when they are online."""
 
-import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -30,17 +28,13 @@ def check_plot(path: Path, force: bool) -> None:
 
 def plot_traces(path: Path, capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> None:
     """Draw the given traces and write the picture to ``path``; UserError where it cannot be written."""
+    from fedscale_ext.report.figure_files import save_figure
+
     figure = draw(capacity, availability)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
-        os.replace(temporary, path)
+        save_figure(figure, path)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(OSError):  # it is not there, or its folder is none
-            temporary.unlink()
 
 
 def draw(capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> "Figure":

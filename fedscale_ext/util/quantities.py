@@ -8,3 +8,8 @@ def quantity(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g} {letter}"
     return f"{value:.3g}"
+
+
+def percent(share: float | None) -> str:
+    """Write a share in [0, 1] as per cent; a dash where there is none."""
+    return "–" if share is None else f"{100 * share:.2f} %"

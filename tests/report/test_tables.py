@@ -9,8 +9,6 @@ from fedscale_ext.report.tables import (
     markdown,
     megabytes,
     model_table,
-    percent,
-    quantity,
     seconds,
     summary_table,
     write_markdown,
@@ -112,22 +110,6 @@ def test_markdown_is_two_tables_of_even_rows(tmp_path: Path):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0, "0"),
-        (950.4, "950"),
-        (999.6, "1 k"),
-        (999_900, "1 M"),
-        (2_512_000, "2.51 M"),
-        (9.68e14, "968 T"),
-        (1e18, "1e+03 P"),
-    ],
-)
-def test_quantity(value: float, text: str):
-    assert quantity(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
         (None, "–"),
         (0.0, "0.0 s"),
         (0.0123, "12 ms"),
@@ -142,10 +124,6 @@ def test_quantity(value: float, text: str):
 )
 def test_seconds(value: float | None, text: str):
     assert seconds(value) == text
-
-
-def test_percent():
-    assert (percent(0.12345), percent(None)) == ("12.35 %", "–")
 
 
 def test_accuracies_in_a_methods_own_table_are_percentages_as_above_it():
