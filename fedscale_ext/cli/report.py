@@ -40,13 +40,13 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.report.build import FIGURES, PLOTS, build
     from fedscale_ext.report.cautions import cautions
-    from fedscale_ext.report.comparison_table import comparison_rows, lines, table_notes
+    from fedscale_ext.report.comparison_table import table_notes, table_rows, terminal_table
 
     named, unknown, damaged = find_existing_jobs(job)
     page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class, _followed)
     screen = console()
-    rows = lines(arms, by_class)
-    print_table(screen, *comparison_rows(arms, rows, by_class))
+    rows = table_rows(arms, by_class)
+    print_table(screen, *terminal_table(arms, rows, by_class))
     of_records = [f"The report leaves out {word}: {error}." for word, error in damaged.items()]
     for sentence in filter(None, (_unknown(unknown), *of_records, left_out, *cautions(arms), *table_notes(rows))):
         typer.echo(f"note: {sentence}", err=True)

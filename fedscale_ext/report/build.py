@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.report import comparison_plots, job_plots
-from fedscale_ext.report.arms import Arm, arms_of
-from fedscale_ext.report.comparison_table import comma_separated, lines
+from fedscale_ext.report.arms import Arm
+from fedscale_ext.report.comparison_table import comma_separated, table_rows
 from fedscale_ext.report.figure_files import save
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import LoadedJob, NoRound, load_job
 from fedscale_ext.report.page import Plot, page
 from fedscale_ext.util.tensor_files import write_atomic
@@ -59,7 +60,7 @@ def build(
     names = _folder_names([job.name for job in drawn])
     job_plots = {job.name: _job_plots(job, out / PLOTS, names[job.name]) for job in follow(drawn)}
     write_atomic(out / FIGURES, comma_separated(arms))
-    rows = lines(arms, by_class)
+    rows = table_rows(arms, by_class)
     write_atomic(out / PAGE, page(_title(arms), arms, rows, compared, job_plots, left_out, by_class))
     return Report(out / PAGE, arms, left_out)
 

@@ -10,7 +10,10 @@ from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.affordable import SETTINGS, strongest_ratio, weakest
-from fedscale_ext.report.arms import OVERCOMMITMENT, Arm, differences, equal_results, with_fine_tuned
+from fedscale_ext.report.arm_labels import differences
+from fedscale_ext.report.arms import Arm, with_fine_tuned
+from fedscale_ext.report.competing import OVERCOMMITMENT
+from fedscale_ext.report.grouping import equal_results
 from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob
 from fedscale_ext.util.quantities import percent, quantity
 

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedscale_ext.metrics.accuracy import accuracy
-from fedscale_ext.report.arms import Arm, pooled, short
+from fedscale_ext.report.arm_labels import short
+from fedscale_ext.report.arms import Arm, pooled
 from fedscale_ext.report.columns import BY_KEY
 from fedscale_ext.report.courses import macs_by_round, mean_course, time_unit
 from fedscale_ext.report.devices import DeviceClasses, device_classes

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedscale_ext.report.arms import Arm, best, equal_values, shown, with_fine_tuned
+from fedscale_ext.report.arms import Arm, shown, with_fine_tuned
 from fedscale_ext.report.columns import Column
+from fedscale_ext.report.competing import best, equal_values
 from fedscale_ext.report.loading import FineTunedJob
 from fedscale_ext.report.published import paper_row
 
@@ -49,7 +50,7 @@ class TableRow:
     marks: Sequence[str] = ()
 
 
-def lines(arms: Sequence[Arm], by_class: bool = False) -> list[TableRow]:
+def table_rows(arms: Sequence[Arm], by_class: bool = False) -> list[TableRow]:
     """A row per arm, below it the arm fine-tuned and the paper's row where there are any, and each data's floors.
 
     ``by_class``: rows have the figures of classes, too.
@@ -157,24 +158,24 @@ def _cell(arm: Arm, figure: Column, top: bool) -> Cell:
     return Cell(figure.tell(mean), f"± {figure.tell(spread)}" if spread is not None and differs else "", top)
 
 
-def comparison_rows(
-    arms: Sequence[Arm], compared: Sequence[TableRow], by_class: bool = False
+def terminal_table(
+    arms: Sequence[Arm], rows: Sequence[TableRow], by_class: bool = False
 ) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows for the terminal, without papers' rows; the best of a column has a star behind it."""
+    """Return titles and cells in words for the terminal, without papers' rows; the best of a column has a star."""
     columns = [(index, figure) for index, figure in enumerate(shown(arms, by_class)) if figure.key in _IN_TERMINAL]
-    several = len({line.data for line in compared if line.kind != "paper"}) > 1
-    rows = []
-    for line in compared:
-        if line.kind == "paper":
+    several = len({row.data for row in rows if row.kind != "paper"}) > 1
+    texts = []
+    for row in rows:
+        if row.kind == "paper":
             continue
         cells = []
         for index, figure in columns:
-            cell = line.cells[index]
+            cell = row.cells[index]
             spread = f" {cell.spread}" if cell.spread and figure.key in _WITH_SPREAD else ""
             cells.append(f"{cell.value}{spread}{'*' if cell.best else ''}")
-        marks = "; ".join(filter(None, (*line.marks, line.state)))
-        label = f"{line.label} ({marks})" if marks else line.label
-        if several and line.kind == "floor" and line.data not in label:
-            label = f"{label}, {line.data}"
-        rows.append([label, arms[line.index].count if line.index is not None else "", *cells])
-    return ["", "jobs", *(figure.title for _, figure in columns)], rows
+        marks = "; ".join(filter(None, (*row.marks, row.state)))
+        label = f"{row.label} ({marks})" if marks else row.label
+        if several and row.kind == "floor" and row.data not in label:
+            label = f"{label}, {row.data}"
+        texts.append([label, arms[row.index].count if row.index is not None else "", *cells])
+    return ["", "jobs", *(figure.title for _, figure in columns)], texts

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.report.arms import Arm, arms_of
+from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.cautions import repeat_words
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.leaderboard_entry import CLIENTS, SEEDS, board_data, of_its_size
 from fedscale_ext.report.loading import LoadedJob, load_job
 from fedscale_ext.report.published import LEADERBOARD

@@ -20,7 +20,7 @@ from fedscale_ext.config.recorded import recorded_keys
 from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import differing_files
-from fedscale_ext.report.arms import differences
+from fedscale_ext.report.arm_labels import differences
 from fedscale_ext.report.loading import LoadedJob
 from fedscale_ext.util.commit import ABSENT, CHANGED
 from fedscale_ext.util.reading import MEGA, read_json

@@ -28,6 +28,8 @@ from fedscale_ext.util.validation import first_fault
 
 DEVICE_FILES = ("device_conf_file", "device_avail_file")
 
+DataKey = tuple[str, str]  # name and digest of data
+
 
 @dataclass(frozen=True)
 class LoadedJob:
@@ -69,6 +71,11 @@ class LoadedJob:
     def digest(self) -> str:
         """Digest of its data."""
         return str(self.header["data"]["digest"])
+
+    @property
+    def data_key(self) -> DataKey:
+        """What tells its data from those of other jobs."""
+        return self.data, self.digest
 
     @property
     def tested(self) -> list[RoundRecord]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from fedscale_ext.report.arms import Arm, settings_table, shown
+from fedscale_ext.report.arm_labels import settings_table
+from fedscale_ext.report.arms import Arm, shown
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.classes import NO_CLASSES, NOTE, class_tables
 from fedscale_ext.report.comparison_table import Cell, TableRow, has_papers, table_notes

@@ -6,8 +6,9 @@ import pytest
 from written_job import write_job
 
 from fedscale_ext.report import comparison_plots, job_plots
-from fedscale_ext.report.arms import Arm, arms_of
+from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.build import build
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import load_job
 
 

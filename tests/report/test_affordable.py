@@ -4,9 +4,11 @@ from pathlib import Path
 
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, arms_of, best
 from fedscale_ext.report.cautions import cautions
-from fedscale_ext.report.comparison_table import comparison_rows, lines
+from fedscale_ext.report.columns import BY_KEY
+from fedscale_ext.report.comparison_table import table_rows, terminal_table
+from fedscale_ext.report.competing import best, conditions
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import LoadedJob, load_job
 
 
@@ -18,7 +20,7 @@ def test_costs_compete_where_devices_afford_the_same_only(tmp_path: Path):
     )
     small.summary["cost"]["training_macs"] /= 2
     arms = arms_of([large, small])
-    assert best(arms, BY_KEY["macs"]) == set() and len({arm.comparable(BY_KEY["accuracy"]) for arm in arms}) == 1
+    assert best(arms, BY_KEY["macs"]) == set() and len({conditions(arm, BY_KEY["accuracy"]) for arm in arms}) == 1
     (note,) = cautions(arms)
     assert note.startswith(
         "The same devices afford models of different size (fedavg 50 k to 3.1 M; heterofl 1 k to 62 k MACs per sample; "
@@ -41,7 +43,7 @@ def test_costs_compete_where_the_strongest_devices_afford_the_same_only(tmp_path
     alone, shared = faster(tmp_path / "local", 2, method="local"), faster(tmp_path / "fedavg", 1, method="fedavg")
     alone.summary["cost"]["training_macs"] /= 2
     arms = arms_of([alone, shared])
-    assert best(arms, BY_KEY["macs"]) == set() and len({arm.comparable(BY_KEY["accuracy"]) for arm in arms}) == 1
+    assert best(arms, BY_KEY["macs"]) == set() and len({conditions(arm, BY_KEY["accuracy"]) for arm in arms}) == 1
     assert cautions(arms) == [
         "The same devices afford models of different size (local 1 k to 124 k; fedavg 1 k to 62 k MACs per sample; the "
         "strongest client 2 times as many), as the time for what each method itself sends counts: "
@@ -67,7 +69,7 @@ def test_devices_that_are_drawn_by_other_seeds_are_not_compared(tmp_path: Path) 
     jobs = [faster(tmp_path / f"{method}{seed}", seed, method=method, seed=seed)
             for method, seed in (("fedavg", 1), ("fedprox", 2))]  # fmt: skip
     assert [note for note in cautions(arms_of(jobs)) if "afford" in note] == []
-    assert len({arm.comparable(BY_KEY["macs"]) for arm in arms_of(jobs)}) == 1
+    assert len({conditions(arm, BY_KEY["macs"]) for arm in arms_of(jobs)}) == 1
 
 
 def test_rows_beyond_the_devices_capacity_compete_apart(tmp_path: Path):
@@ -80,7 +82,7 @@ def test_rows_beyond_the_devices_capacity_compete_apart(tmp_path: Path):
     (note,) = cautions(arms)
     clients = jobs[0].header["num_clients"]
     assert note.startswith(f"Devices train models that they do not afford in fedavg (9 of {clients} clients)")
-    _, rows = comparison_rows(arms, lines(arms))
+    _, rows = terminal_table(arms, table_rows(arms))
     assert [row[0] for row in rows][:3] == ["fedavg (beyond capacity)", "heterofl", "fjord"]
     few = load_job(write_job(tmp_path / "few", method="splitmix", beyond_capacity=1))
     assert arms_of([few])[0].beyond_capacity == 0

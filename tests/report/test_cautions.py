@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import BY_KEY, arms_of, best, settings_table
+from fedscale_ext.report.arm_labels import settings_table
 from fedscale_ext.report.cautions import cautions
-from fedscale_ext.report.comparison_table import comma_separated, comparison_rows, lines
+from fedscale_ext.report.columns import BY_KEY
+from fedscale_ext.report.comparison_table import comma_separated, table_rows, terminal_table
+from fedscale_ext.report.competing import best
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import load_job
 
 
@@ -79,7 +82,7 @@ def test_an_unfinished_job_says_after_which_round_it_was_tested(tmp_path: Path, 
     (arm,) = arms_of([job])
     assert arm.state == state and arm.progress == state.partition(",")[0]
     assert cautions([arm]) == [f"Not finished: early ({state})."]
-    assert comparison_rows([arm], lines([arm]))[1][0][0] == f"fedtrans ({state})"
+    assert terminal_table([arm], table_rows([arm]))[1][0][0] == f"fedtrans ({state})"
 
 
 def test_a_seed_that_is_there_twice_counts_once_and_that_is_said(tmp_path: Path):
@@ -116,7 +119,10 @@ def test_a_seed_that_did_not_finish_is_not_averaged_with_those_that_did(tmp_path
         "client failed, training diverged: the loss is not finite).",
         "The rows have different seeds: differences between rows are also differences between seeds.",
     ]
-    assert [row[:2] for row in comparison_rows(arms, lines(arms))[1]][:2] == [["fedtrans", "2 of 3"], ["fedavg", "1"]]
+    assert [row[:2] for row in terminal_table(arms, table_rows(arms))[1]][:2] == [
+        ["fedtrans", "2 of 3"],
+        ["fedavg", "1"],
+    ]
     assert comma_separated(arms).splitlines()[3].split(",")[:5] == ["fedtrans", "early", "2", "femnist", "no"]
     (alone,) = arms_of([early])
     assert alone.jobs == [early] and alone.state == "round 10 of 20"

@@ -13,10 +13,11 @@ import fedscale_ext
 from fedscale_ext.api import result as results
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.by_class import NOT_ENDED, TEXT
-from fedscale_ext.report.arms import arms_of, shown
+from fedscale_ext.report.arms import shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.classes import NO_CLASSES, class_tables
-from fedscale_ext.report.comparison_table import comma_separated, comparison_rows, lines
+from fedscale_ext.report.comparison_table import comma_separated, table_rows, terminal_table
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import fine_tuned, load_job
 from fedscale_ext.report.tables import summary_table
 
@@ -88,7 +89,7 @@ def test_columns_are_shown_where_they_are_asked_for(folder: Path) -> None:
     arms = arms_of([load_job(folder)])
     keys = [figure.key for figure in shown(arms, by_class=True)]
     assert {"balanced", "macro_f1"} <= set(keys) and not {"balanced", "macro_f1"} & {f.key for f in shown(arms)}
-    titles, rows = comparison_rows(arms, lines(arms, by_class=True), by_class=True)
+    titles, rows = terminal_table(arms, table_rows(arms, by_class=True), by_class=True)
     assert "balanced accuracy %" in titles
     (tuned,) = (row for row in rows if "fine-tuned" in row[0])
     assert tuned[titles.index("macro F1 %")] == "–"  # known of the served model alone
@@ -122,7 +123,7 @@ def test_auc_is_shown_where_a_job_has_it(folder: Path, tmp_path: Path, monkeypat
     assert [each["auc"] for each in result.classes("cam 3")] == [0.5] * 24 + [None] * 38
     assert "auc" not in fedscale_ext.load(folder).clients[0]
     arms = arms_of([load_job(job)])
-    titles, ((_, *cells), *_) = comparison_rows(arms, lines(arms, by_class=True), by_class=True)
+    titles, ((_, *cells), *_) = terminal_table(arms, table_rows(arms, by_class=True), by_class=True)
     assert dict(zip(titles[1:], cells, strict=True))["AUC %"].startswith("50.00")
     summary = json.loads((job / "summary.json").read_text())
     summary["by_class"]["auc"]["clients"] = -1

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report.arms import Arm, arms_of, best, shown
+from fedscale_ext.report.arms import Arm, shown
 from fedscale_ext.report.build import build
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.columns import BY_KEY
-from fedscale_ext.report.comparison_table import TableRow, comma_separated, comparison_rows, lines, table_notes
+from fedscale_ext.report.comparison_table import TableRow, comma_separated, table_notes, table_rows, terminal_table
+from fedscale_ext.report.competing import best
 from fedscale_ext.report.disqualified import disqualified
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import load_job
 
 FLOOR = {"majority": {"mean": 0.7, "iqr": 0.1, "sample_weighted": 0.65, "tested": 60}}
@@ -34,24 +36,24 @@ def cell(arms: list[Arm], row: TableRow, key: str) -> Any:
 def test_personal_models_do_not_compete_with_shared_ones(compared: Any) -> None:
     arms = compared(fedavg={}, heterofl={"shift": -0.1}, fedmd={"shift": 0.2, "personal": True},
                     local={"shift": 0.1, "personal": True})  # fmt: skip
-    rows = lines(arms)
+    rows = table_rows(arms)
     assert [(row.label, "personal" in row.marks) for row in rows] == [
         ("fedavg", False), ("heterofl", False), ("fedmd", True), ("local", True)
     ]  # fmt: skip
     assert [cell(arms, row, "accuracy").best for row in rows] == [True, False, True, False]
     assert best(arms[:1] + arms[2:3], BY_KEY["accuracy"]) == set()  # nobody to compete with
-    _, cells = comparison_rows(arms, rows)
+    _, cells = terminal_table(arms, rows)
     assert [row[0] for row in cells] == ["fedavg", "heterofl", "fedmd (personal)", "local (personal)"]
     head, *values = [line.split(",") for line in comma_separated(arms).splitlines()]
     assert [row[head.index("personal")] for row in values] == ["no", "no", "yes", "yes"]
     (note,) = table_notes(rows)
     assert note.startswith("In rows marked personal, each client is tested on a model of its own.")
-    assert not table_notes(lines(arms[:2]))
+    assert not table_notes(table_rows(arms[:2]))
 
 
 def test_fine_tuned_clients_are_a_personal_row_without_cost(compared: Any) -> None:
     arms = compared(fedavg={"tuned": 0.9}, fedmd={"shift": 0.05, "personal": True}, heterofl={"shift": -0.1})
-    rows = lines(arms)
+    rows = table_rows(arms)
     assert [row.label for row in rows] == ["fedavg", "fedavg, fine-tuned", "fedmd", "heterofl"]
     assert ["personal" in row.marks for row in rows] == [False, True, True, False] and rows[1].index == rows[
         0
@@ -67,39 +69,39 @@ def test_fine_tuned_clients_are_a_personal_row_without_cost(compared: Any) -> No
 
 def test_a_papers_row_stands_below_the_fine_tuned_one(tmp_path: Path) -> None:
     arms = arms_of([load_job(write_job(tmp_path / "job", tuned=0.9))])
-    assert [row.kind for row in lines(arms)] == ["arm", "tuned", "paper"]
+    assert [row.kind for row in table_rows(arms)] == ["arm", "tuned", "paper"]
 
 
 def test_seeds_of_which_one_did_not_fine_tune_are_no_row(tmp_path: Path) -> None:
     jobs = [write_job(tmp_path / "a", seed=0, tuned=0.9), write_job(tmp_path / "b", seed=1)]
     (arm,) = arms_of(list(map(load_job, jobs)))
-    assert "tuned" not in {row.kind for row in lines([arm])}
+    assert "tuned" not in {row.kind for row in table_rows([arm])}
 
 
 def test_the_floor_of_the_data_stands_last_and_competes_not(compared: Any) -> None:
     low = {"shift": -0.5, "floor": FLOOR}
     arms = compared(fedavg=low, heterofl=low, old={"shift": -0.6})
-    *_, floor = rows = lines(arms)
+    *_, floor = rows = table_rows(arms)
     assert [row.kind for row in rows] == ["arm", "arm", "arm", "floor"]
     assert floor.label == "majority of the client's own labels" and floor.index is None
     values = {key: cell(arms, floor, key).value for key in ("accuracy", "samples", "iqr", "macs")}
     assert values == {"accuracy": "70.00", "samples": "65.00", "iqr": "10.00", "macs": "–"}
     assert not any(one.best for one in floor.cells)
-    assert comparison_rows(arms, rows)[1][-1][:2] == [floor.label, ""]
+    assert terminal_table(arms, rows)[1][-1][:2] == [floor.label, ""]
     assert any("is a floor" in note for note in table_notes(rows))
 
 
 def test_the_most_frequent_label_of_all_clients_is_a_second_floor(compared: Any) -> None:
     both = {**FLOOR, "most_frequent": {**FLOOR["majority"], "mean": 0.8}}
     arms = compared(fedavg={"floor": both}, heterofl={"floor": both})
-    majority, most_frequent = (row for row in lines(arms) if row.kind == "floor")
+    majority, most_frequent = (row for row in table_rows(arms) if row.kind == "floor")
     assert (majority.label, most_frequent.label) == (
         "majority of the client's own labels", "most frequent label of all clients"
     )  # fmt: skip
     assert [cell(arms, row, "accuracy").value for row in (majority, most_frequent)] == ["70.00", "80.00"]
-    assert sum("floor" in note for note in table_notes(lines(arms))) == 2
+    assert sum("floor" in note for note in table_notes(table_rows(arms))) == 2
     old = compared(old={"floor": FLOOR})
-    assert not any("second floor" in note for note in table_notes(lines(old)))
+    assert not any("second floor" in note for note in table_notes(table_rows(old)))
 
 
 def test_accuracy_on_all_samples_is_a_column_where_a_job_has_it(compared: Any) -> None:
@@ -107,7 +109,7 @@ def test_accuracy_on_all_samples_is_a_column_where_a_job_has_it(compared: Any) -
     assert "on_all" not in {figure.key for figure in shown(arms)}
     job = arms[0].jobs[0]
     job.summary["on_all"] = {"mean": 0.4}
-    assert cell(arms, lines(arms)[0], "on_all").value == "40.00"
+    assert cell(arms, table_rows(arms)[0], "on_all").value == "40.00"
 
 
 def test_the_page_marks_personal_rows_and_tells_notices_once(undrawn: None, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_the_page_marks_personal_rows_and_tells_notices_once(undrawn: None, tmp_
 def test_floors_of_several_splits_name_their_arms(compared: Any) -> None:
     other = {"majority": {**FLOOR["majority"], "mean": 0.6}}
     arms = compared(fedavg={"floor": FLOOR}, local={"floor": FLOOR}, fedmd={"floor": other})
-    assert [row.label for row in lines(arms)[3:]] == [
+    assert [row.label for row in table_rows(arms)[3:]] == [
         "majority of the client's own labels (fedavg, local)", "majority of the client's own labels (fedmd)"
     ]  # fmt: skip
 
@@ -134,7 +136,7 @@ def test_one_data_set_under_two_names_has_one_row_for_each_floor(compared: Any) 
     data = {"generated": False, "digest": "1"}
     arms = compared(fedavg={"floor": FLOOR, "data": {"name": "one", **data}},
                     local={"floor": FLOOR, "data": {"name": "two", **data}})  # fmt: skip
-    (floor,) = [row for row in lines(arms) if row.kind == "floor"]
+    (floor,) = [row for row in table_rows(arms) if row.kind == "floor"]
     assert (floor.label, floor.data) == ("majority of the client's own labels", "one, two")
 
 
@@ -152,7 +154,7 @@ def test_the_page_names_data_once_for_all_methods_that_leave_public_samples(undr
 
 
 def marks(arms: list[Arm], key: str) -> list[bool]:
-    return [cell(arms, row, key).best for row in lines(arms) if row.index is not None]
+    return [cell(arms, row, key).best for row in table_rows(arms) if row.index is not None]
 
 
 def cheap(*arms: Arm) -> None:
@@ -217,7 +219,7 @@ def test_floors_of_several_data_are_told_apart_in_the_terminal(tmp_path: Path) -
         return load_job(write_job(tmp_path / name, method=method, data=data, floor=FLOOR))
 
     arms = arms_of([job("here", "fedavg"), job("there", "heterofl")])
-    labels = [row[0] for row in comparison_rows(arms, lines(arms))[1]]
+    labels = [row[0] for row in terminal_table(arms, table_rows(arms))[1]]
     assert labels[2:] == [f"majority of the client's own labels, {name}" for name in ("here", "there")]
 
 

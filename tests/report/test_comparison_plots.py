@@ -7,8 +7,8 @@ from synthetic_job import evaluation, record
 from written_job import CLIENTS, write_job
 
 from fedscale_ext.report import comparison_plots, job_plots, panels
-from fedscale_ext.report.arms import arms_of
 from fedscale_ext.report.devices import DeviceClasses
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.job_picture import draw
 from fedscale_ext.report.lineage import draw_growth
 from fedscale_ext.report.loading import load_job

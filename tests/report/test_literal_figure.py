@@ -9,8 +9,8 @@ from synthetic_job import header, records
 from written_job import write_job
 
 from fedscale_ext.report import comparison_plots
-from fedscale_ext.report.arms import arms_of
 from fedscale_ext.report.figure_files import svg
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.job_picture import draw
 from fedscale_ext.report.literal_figure import LiteralFigure
 from fedscale_ext.report.loading import load_job

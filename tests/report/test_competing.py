@@ -3,15 +3,18 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from written_job import write_job
 
-from fedscale_ext.report.arms import arms_of, best
+from fedscale_ext.report import competing
 from fedscale_ext.report.cautions import cautions
-from fedscale_ext.report.columns import BY_KEY, FIGURES, Column
+from fedscale_ext.report.columns import BY_KEY, FIGURES
+from fedscale_ext.report.competing import best, conditions
+from fedscale_ext.report.grouping import arms_of
 from fedscale_ext.report.loading import load_job
 
 
@@ -22,8 +25,8 @@ def test_costs_compete_among_equal_overcommitment_only(tmp_path: Path):
         for value in (1.0, 2.0)
     ]
     arms = arms_of(jobs)
-    assert len({arm.comparable(BY_KEY["network"]) for arm in arms}) == 2
-    assert len({arm.comparable(BY_KEY["accuracy"]) for arm in arms}) == 1
+    assert len({conditions(arm, BY_KEY["network"]) for arm in arms}) == 2
+    assert len({conditions(arm, BY_KEY["accuracy"]) for arm in arms}) == 1
     assert any(note.startswith("These jobs have different overcommitment.") for note in cautions(arms))
     assert not any("overcommitment" in note for note in cautions(arms_of(jobs[:1])))
 
@@ -37,14 +40,14 @@ def test_costs_of_rows_with_refused_updates_compete_apart(tmp_path: Path):
     arms = arms_of([clean, refused])
     (note,) = [note for note in cautions(arms) if note.startswith("Updates failed")]
     assert f"{arms[1].label} {refused.summary['clients']['failed_total']}." in note and arms[0].label not in note
-    assert len({arm.comparable(BY_KEY["macs"]) for arm in arms}) == 2
-    assert len({arm.comparable(BY_KEY["served"]) for arm in arms}) == 1
+    assert len({conditions(arm, BY_KEY["macs"]) for arm in arms}) == 2
+    assert len({conditions(arm, BY_KEY["served"]) for arm in arms}) == 1
     assert not any(note.startswith("Updates failed") for note in cautions(arms[1:]))
 
 
 def test_generated_data_compete_apart_from_real_ones(tmp_path: Path):
     arms = arms_of([load_job(write_job(tmp_path / str(generated), generated=generated)) for generated in (False, True)])
-    assert len({arm.comparable(BY_KEY["accuracy"])[1] for arm in arms}) == 2
+    assert len({conditions(arm, BY_KEY["accuracy"])[1] for arm in arms}) == 2
 
 
 COSTS = ("macs", "network", "time")
@@ -107,17 +110,22 @@ def test_less_is_better_unless_more_is(arms, key: str):
 
 @dataclass(frozen=True)
 class _Row:
-    """As much of an arm as a mark needs: one mean, on the same data as the others."""
+    """As much of an arm as a mark needs: one mean."""
 
     value: float
     state: str = ""
     disqualified: str | None = None
 
-    def comparable(self, figure: Column) -> tuple[str, int, bool]:
-        return "data", 20, False
-
     def mean(self, key: str) -> float:
         return self.value
+
+
+def best_of(values: list[float], key: str) -> set[int]:
+    """Indices of the best of rows that compete with each other."""
+    rows: Any = [_Row(value) for value in values]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(competing, "conditions", lambda arm, figure: ())
+        return best(rows, BY_KEY[key])
 
 
 _NOISE = st.floats(-1e-12, 1e-12)
@@ -129,9 +137,9 @@ _NOISE = st.floats(-1e-12, 1e-12)
     values=st.lists(st.tuples(st.integers(1, 50), _NOISE), min_size=2, max_size=5),
 )
 def test_rounding_noise_changes_no_mark(key: str, top: int, values: list[tuple[int, float]]):
-    exact = [_Row(number / 6 * top) for number, _ in values]
-    noisy = [_Row(number / 6 * top * (1 + noise)) for number, noise in values]
-    assert best(noisy, BY_KEY[key]) == best(exact, BY_KEY[key])
+    exact = [number / 6 * top for number, _ in values]
+    noisy = [number / 6 * top * (1 + noise) for number, noise in values]
+    assert best_of(noisy, key) == best_of(exact, key)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_rounding_noise_changes_no_mark(key: str, top: int, values: list[tuple[i
     ],
 )
 def test_values_that_differ_in_rounding_alone_share_the_mark(values: list[float], marked: set[int]):
-    assert best([_Row(value) for value in values], BY_KEY["accuracy"]) == marked
+    assert best_of(values, "accuracy") == marked
 
 
 def test_tests_with_and_without_the_mask_do_not_compete(tmp_path: Path):
@@ -159,9 +167,9 @@ def test_tests_with_and_without_the_mask_do_not_compete(tmp_path: Path):
     arms = arms_of(jobs)
     assert best(arms, BY_KEY["accuracy"]) == set()
     for key in ("accuracy", "tuned", "samples", "iqr", "worst_tenth"):
-        assert len({arm.comparable(BY_KEY[key]) for arm in arms}) == 2
+        assert len({conditions(arm, BY_KEY[key]) for arm in arms}) == 2
     for key in ("global", "on_all", "macs", "network"):  # no test of these is masked
-        assert len({arm.comparable(BY_KEY[key]) for arm in arms}) == 1
+        assert len({conditions(arm, BY_KEY[key]) for arm in arms}) == 1
     assert cautions(arms) == [
         "Tests of fedtrans, mask_test True mask the logits of classes that a client lacks, those of the other rows do "
         "not: their accuracies do not compare, and the best are marked within the same kind of test only. Without the "

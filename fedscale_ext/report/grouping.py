@@ -1,0 +1,63 @@
+"""Group jobs that differ only in their seed into the arms of a comparison."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fedscale_ext.report import affordable
+from fedscale_ext.report.arm_labels import arm_labels, data_names, differences
+from fedscale_ext.report.arms import Arm
+from fedscale_ext.report.columns import BY_KEY
+from fedscale_ext.report.loading import DataKey, LoadedJob
+
+_COSTS = ("macs", "network", "time")  # keys of the costs of which equal jobs have the same
+
+
+def arms_of(jobs: Sequence[LoadedJob]) -> list[Arm]:
+    """Group jobs that differ only in their seed, in the order of ``jobs``.
+
+    Files that settings name count with their contents, wherever they lie. Jobs of earlier versions did not record
+    these: such a job joins the first arm whose settings name the same paths.
+    """
+    arms: list[list[LoadedJob]] = []
+    for job in jobs:
+        for group in arms:
+            if all(_same(job, other) for other in group):
+                group.append(job)
+                break
+        else:
+            arms.append([job])
+    data = data_names(jobs)
+    named = [_arm(label, group, data) for label, group in zip(arm_labels(arms, data), arms, strict=True)]
+    afford = affordable.groups([arm.jobs for arm in named])
+    return [replace(arm, afford=number) for arm, number in zip(named, afford, strict=True)]
+
+
+def _arm(label: str, jobs: Sequence[LoadedJob], data: Mapping[DataKey, str]) -> Arm:
+    """The arm of some jobs: those that have ended count, or all where none has; of those with equal seeds the newest,
+    or the first where their results are equal."""
+    ended = [job for job in jobs if job.finished]
+    unfinished = [job for job in jobs if not job.finished] if ended else []
+    of_seed: dict[int, list[LoadedJob]] = {}
+    for job in ended or jobs:
+        of_seed.setdefault(job.seed, []).append(job)
+    counted = []
+    for runs in of_seed.values():
+        newest = max(runs, key=lambda job: job.began)
+        counted.append(next(job for job in runs if equal_results(job, newest)))
+    repeats = [job for runs in of_seed.values() for job in runs if all(job is not one for one in counted)]
+    return Arm(label, counted, data[jobs[0].data_key], unfinished, repeats)
+
+
+def _same(one: LoadedJob, other: LoadedJob) -> bool:
+    """Whether two jobs differ only in their seed."""
+    return one.data_key == other.data_key and not differences([one, other])
+
+
+def equal_results(one: LoadedJob, other: LoadedJob) -> bool:
+    """Whether two jobs have the same rounds, accuracies and costs."""
+    first, second = (
+        json.dumps([job.rounds_done, job.summary["accuracy"], *(BY_KEY[key].get(job) for key in _COSTS)],
+                   sort_keys=True) for job in (one, other)
+    )  # fmt: skip
+    return first == second
