@@ -58,8 +58,7 @@ def capacities(
         macs=float(smallest.forward_macs),
         down_bytes=float(smallest.bytes),
         up_bytes=float(smallest.bytes),
-        local_steps=local_steps,
-        batch_size=batch_size,
+        samples=local_steps * batch_size,
         reference_macs=reference_macs,
     )
     needed = computation + communication

@@ -12,8 +12,7 @@ def completion_times(
     macs: np.ndarray | float,
     down_bytes: np.ndarray | float,
     up_bytes: np.ndarray | float,
-    local_steps: int,
-    batch_size: np.ndarray | int,
+    samples: np.ndarray | int,
     reference_macs: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the seconds that each device takes, by FedScale's ClientMetadata.get_completion_time.
@@ -24,17 +23,15 @@ def completion_times(
         macs: Forward MACs per sample of each device's model; latency grows in proportion.
         down_bytes: Bytes that each device receives.
         up_bytes: Bytes that each device sends.
-        local_steps: Number of local steps.
-        batch_size: Samples of a step, one number or int [n].
+        samples: Samples of all local steps together, one number or int [n].
         reference_macs: Forward MACs per sample of the reference model.
 
     Returns:
         Seconds of computation and seconds of communication, both float64 [n].
 
     """
-    samples = np.asarray(batch_size, dtype=np.float64) * local_steps
     scale = np.asarray(macs, dtype=np.float64) / reference_macs
-    computation = TRAINING_FACTOR * samples * computation_ms / 1000.0 * scale
+    computation = TRAINING_FACTOR * np.asarray(samples, dtype=np.float64) * computation_ms / 1000.0 * scale
     both_ways = np.asarray(down_bytes, dtype=np.float64) + np.asarray(up_bytes, dtype=np.float64)
     return computation, kbit(both_ways) / communication_kbps
 

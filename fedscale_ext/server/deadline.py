@@ -32,8 +32,7 @@ class DeadlineNotices:
             macs=macs,
             down_bytes=size,
             up_bytes=size,
-            local_steps=1,
-            batch_size=task.samples_seen(np.arange(task.num_clients)),
+            samples=task.samples_seen(np.arange(task.num_clients)),
             reference_macs=self._reference_macs,
         )
         self._report(computation + communication, f"of {task.num_clients} clients")

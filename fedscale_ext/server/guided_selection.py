@@ -54,8 +54,7 @@ class Guided:
             macs=macs[largest],
             down_bytes=size[largest],
             up_bytes=size[largest],
-            local_steps=1,
-            batch_size=seen,
+            samples=seen,
             reference_macs=job.config.job.reference_macs,
         )
         return computation + communication

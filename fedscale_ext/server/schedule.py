@@ -122,8 +122,7 @@ def client_times(
         macs=np.array([known[item.model].forward_macs * _passes(item) for item in items], dtype=np.float64),
         down_bytes=np.array(down, dtype=np.float64),
         up_bytes=np.array(up, dtype=np.float64),
-        local_steps=1,
-        batch_size=task.samples_of(items),  # the samples of all steps
+        samples=task.samples_of(items),
         reference_macs=reference_macs,
     )
     return clients, np.add.reduceat(computation, first), np.add.reduceat(communication, first)

@@ -19,8 +19,9 @@ EXTREMES = Population(np.array([199.0, 15.0]), np.array([1017.0, 204056.7]), Non
 
 def needed(population: Population, macs: object, size: object) -> np.ndarray:
     parts = completion_times(
-        population.computation_ms, population.communication_kbps, macs=macs, down_bytes=size, up_bytes=size, **FEDTRANS
-    )
+        population.computation_ms, population.communication_kbps, macs=macs, down_bytes=size, up_bytes=size,
+        samples=200, reference_macs=3e8,
+    )  # fmt: skip
     return parts[0] + parts[1]
 
 
@@ -31,11 +32,10 @@ def test_the_clock_is_fedscales_formula_scaled_by_macs() -> None:
         macs=np.array([3e8, 1.5e8]),
         down_bytes=128_000,
         up_bytes=np.array([0, 128_000]),
-        local_steps=20,
-        batch_size=np.array([10, 4]),
+        samples=np.array([200, 80]),
         reference_macs=3e8,
     )
-    # 3 x batch x steps x ms / 1000 x MACs / reference, and kbit (of 1,024 bits, as FedScale has it) / bandwidth
+    # 3 x samples x ms / 1000 x MACs / reference, and kbit (of 1,024 bits, as FedScale has it) / bandwidth
     assert computation == pytest.approx([3 * 10 * 20 * 0.1, 3 * 4 * 20 * 0.04 / 2])
     assert communication == pytest.approx([1000 / 1000, 2000 / 4000])
 
@@ -47,7 +47,7 @@ def test_the_reference_model_takes_what_fedscale_says() -> None:
     )
     ours = completion_times(
         np.array([41.0]), np.array([6074.7]), macs=3e8, down_bytes=400 * 128, up_bytes=800 * 128,
-        local_steps=5, batch_size=16, reference_macs=3e8,
+        samples=80, reference_macs=3e8,
     )  # fmt: skip
     assert [part[0] for part in ours] == pytest.approx([theirs["computation"], theirs["communication"]])
 

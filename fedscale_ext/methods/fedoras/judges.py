@@ -202,7 +202,7 @@ class Judges:
         macs = self._passes * (counts @ self._macs(paths))
         computation, communication = completion_times(
             job.population.computation_ms[drawn.clients - 1], job.population.communication_kbps[drawn.clients - 1],
-            macs=macs, down_bytes=size, up_bytes=_REPORT * (counts > 0).sum(1), local_steps=1, batch_size=1,
+            macs=macs, down_bytes=size, up_bytes=_REPORT * (counts > 0).sum(1), samples=1,
             reference_macs=job.config.job.reference_macs,
         )  # fmt: skip
         seconds = computation / TRAINING_FACTOR + communication

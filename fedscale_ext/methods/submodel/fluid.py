@@ -260,8 +260,7 @@ class FluidAggregator(ShrinkingAggregator):
                 macs=float(cost.forward_macs),
                 down_bytes=float(cost.bytes),
                 up_bytes=float(cost.bytes),
-                local_steps=1,
-                batch_size=task.samples_seen(rows),
+                samples=task.samples_seen(rows),
                 reference_macs=self.config.job.reference_macs,
             )
         )
