@@ -65,30 +65,30 @@ def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> Non
         )
 
 
-def check_ranks(key: str, ranks: Sequence[int], levels: int, clients: int) -> None:
-    """Raise UserError unless ``ranks`` has a number for each level, and these add up to the clients."""
-    rule = f"{key} is {list(ranks)}; it must hold a number of clients for each of {levels} levels, smallest first"
-    if len(ranks) != levels:
-        raise UserError(f"{rule}, and it holds {len(ranks)} numbers")
-    if min(ranks, default=0) < 0:
+def check_groups_fit(key: str, groups: Sequence[int], levels: int, clients: int) -> None:
+    """Raise UserError unless ``groups`` has a number for each level, and these add up to the clients."""
+    rule = f"{key} is {list(groups)}; it must hold a number of clients for each of {levels} levels, smallest first"
+    if len(groups) != levels:
+        raise UserError(f"{rule}, and it holds {len(groups)} numbers")
+    if min(groups, default=0) < 0:
         raise UserError(f"{rule}, none of them negative")
-    if sum(ranks) != clients:
-        added = f"the {clients} clients with training data (they add up to {sum(ranks)})"
+    if sum(groups) != clients:
+        added = f"the {clients} clients with training data (they add up to {sum(groups)})"
         raise UserError(f"{rule}, that add up to {added}")
 
 
-def ranked_levels(order: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
+def ranked_levels(order: np.ndarray, groups: Sequence[int]) -> np.ndarray:
     """Deal levels to clients by rank, the smallest level to those that come first.
 
     Args:
         order: float64 [clients], such as capacities; of equal ones the first client comes first.
-        ranks: Clients on each level, smallest level first.
+        groups: Clients on each level, smallest level first.
 
     Returns:
         The level of each client, int64 [clients]; 0 is the largest.
 
     """
-    levels = np.repeat(np.arange(len(ranks))[::-1], ranks)
+    levels = np.repeat(np.arange(len(groups))[::-1], groups)
     level_of = np.empty(len(order), dtype=np.int64)
     level_of[np.argsort(order, kind="stable")] = levels
     return level_of
@@ -171,8 +171,8 @@ class LevelsAggregator(ShrinkingAggregator):
     """Base of methods with levels. Subclasses give :meth:`levels_of` and, where they differ, the hooks below.
 
     ``levels_by`` capacity: each client is on the largest level that it affords; fix: drawn from ``shares`` among
-    those, once; dynamic: drawn anew in each round, and the largest one is served; ranks: the weakest clients are on
-    the smallest level and so on, ``ranks`` of them on each, whatever they afford.
+    those, once; dynamic: drawn anew in each round, and the largest one is served; groups: the weakest clients are on
+    the smallest level and so on, ``groups`` of them on each, whatever they afford.
     """
 
     # ---- what subclasses may say ----
@@ -183,7 +183,7 @@ class LevelsAggregator(ShrinkingAggregator):
 
     levels_by: str = "capacity"
     shares: Sequence[float] | None = None  # of each level; None: equal ones
-    ranks: Sequence[int] = ()  # clients on each level, smallest level first
+    groups: Sequence[int] = ()  # clients on each level, smallest level first
 
     def objective(self, level: int) -> dict[str, Any]:
         """Return what only the method's clients read, for those of a level."""
@@ -208,21 +208,23 @@ class LevelsAggregator(ShrinkingAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create the whole model and its levels, and choose the level of each client."""
         spec = self.full_spec()
-        self.parts = self.levels_of(spec)
-        self.keys = [level.key for level in self.parts]
-        self.whole = self.keys[0] if self.parts[0].spec == spec else "global"
+        self.all_levels = self.levels_of(spec)
+        self.keys = [level.key for level in self.all_levels]
+        self.whole = self.keys[0] if self.all_levels[0].spec == spec else "global"
         self.pool.add(self.whole, spec, self.initial_state(spec))
-        for level in self.parts:
+        for level in self.all_levels:
             if level.key != self.whole:
                 self.pool.add_part(level.key, self.whole, level.spec, level.channels)
         self.macs = macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
         self.affordable = self.capacity[:, None] >= macs
-        what = "what the sizes of levels give them" if self.levels_by == "ranks" else f"level {self.keys[-1]}"
+        what = "what the sizes of levels give them" if self.levels_by == "groups" else f"level {self.keys[-1]}"
         self.report_weak(macs[-1], f"they would train {what} all the same")
         self.affordable[:, -1] = True
         self.widest = self.affordable.argmax(axis=1)
         self.level_of = self._client_levels()
-        choices = [ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.parts]
+        choices = [
+            ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.all_levels
+        ]
         self.report_assignment(choices, self.level_of, "serves" if self.levels_by == "dynamic" else "gives")
         self.report_unaffordable(f"level {self.keys[0]}", macs[0])
 
@@ -233,13 +235,12 @@ class LevelsAggregator(ShrinkingAggregator):
             if self.shares is not None:
                 self._report_lower(drawn, drawn_levels(np.ones_like(self.affordable), self.shares, u))
             return drawn
-        if self.levels_by != "ranks":
+        if self.levels_by != "groups":
             return self.widest
-        drawn = ranked_levels(self.dealing_order(), self.ranks)
-        beyond = int((self.macs[drawn] > self.capacity).sum())
-        if beyond:
+        dealt = ranked_levels(self.dealing_order(), self.groups)
+        if beyond := self.count_beyond(self.macs[dealt]):
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
-        return drawn
+        return dealt
 
     def _drawn(self, u: np.ndarray) -> np.ndarray:
         return drawn_levels(self.affordable, self.shares or [1.0] * len(self.keys), u)
@@ -278,7 +279,7 @@ class LevelsAggregator(ShrinkingAggregator):
         """Return the whole and the size of each level."""
         return {
             level.key: {"parent": None if level.key == self.whole else self.whole, "birth": 0, "steps": [level.says]}
-            for level in self.parts
+            for level in self.all_levels
         }
 
 

@@ -167,7 +167,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
 
     def objective(self, level: int) -> dict[str, Any]:
         """w(t) where there are exits that learn from each other, and FedDyn's alpha."""
-        p, spec = self.params, self.parts[level].spec
+        p, spec = self.params, self.all_levels[level].spec
         learns = p.kd and spec["heads"] == "all" and spec["exits"] > 1
         return {**({"consistency": self._consistency} if learns else {}), **({"feddyn": p.alpha} if p.alpha else {})}
 

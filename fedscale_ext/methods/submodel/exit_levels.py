@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
-from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_ranks, check_shares
+from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_groups_fit, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.util.ranges import check_ranges
 
@@ -109,10 +109,9 @@ class ExitLevelsAggregator(LevelsAggregator):
         """Create the network and its levels, choose the level of each client, and report levels without clients."""
         p, number = self.params, len(self.levels_of(self.full_spec()))
         if p.levels == "groups":
-            check_ranks(f"{p.method}.groups", p.groups, number, task.num_clients)
-            self.levels_by, self.ranks = "ranks", p.groups
-        else:
-            self.levels_by = p.levels
+            check_groups_fit(f"{p.method}.groups", p.groups, number, task.num_clients)
+            self.groups = p.groups
+        self.levels_by = p.levels
         if p.shares is not None:
             check_shares(f"{p.method}.shares", p.shares, number, "levels, smallest level first")
             self.shares = tuple(reversed(p.shares))
@@ -133,6 +132,6 @@ class ExitLevelsAggregator(LevelsAggregator):
                 f"{needs:,} MACs, the strongest client affords {self.capacity.max():,.0f}; give a smaller model, or "
                 f"sizes of levels with {p.method}.groups"
             )
-        for level, clients in zip(self.parts, counts, strict=True):
+        for level, clients in zip(self.all_levels, counts, strict=True):
             if not clients:
                 self.notice(f"no client is on level {level.key}: what no other level trains keeps its initial values")

@@ -37,7 +37,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.submodel.capacity_levels import (
     RatesAggregator,
     check_drawn,
-    check_ranks,
+    check_groups_fit,
     check_rates,
     check_shares,
 )
@@ -198,8 +198,8 @@ class FjordAggregator(RatesAggregator):
         """Create w_0, and choose each client's p_max."""
         self.levels_by, self.shares = self.params.levels, self.params.shares
         if self.params.groups:
-            check_ranks("fjord.groups", self.params.groups, len(self.params.p), task.num_clients)
-            self.levels_by, self.ranks = "ranks", self.params.groups
+            check_groups_fit("fjord.groups", self.params.groups, len(self.params.p), task.num_clients)
+            self.levels_by, self.groups = "groups", self.params.groups
         super().init_state(population, task)
 
     def objective(self, level: int) -> dict[str, Any]:

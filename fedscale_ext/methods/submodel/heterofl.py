@@ -19,7 +19,7 @@ from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positiv
 from fedscale_ext.methods.submodel.capacity_levels import (
     RatesAggregator,
     check_drawn,
-    check_ranks,
+    check_groups_fit,
     check_rates,
     check_shares,
 )
@@ -111,8 +111,8 @@ class HeteroFLAggregator(RatesAggregator):
         p = self.params
         self.levels_by, self.shares = p.levels, p.shares
         if p.levels == "groups":
-            check_ranks(f"{p.method}.groups", p.groups, len(p.rates), task.num_clients)
-            self.levels_by, self.ranks = "ranks", p.groups
+            check_groups_fit(f"{p.method}.groups", p.groups, len(p.rates), task.num_clients)
+            self.groups = p.groups
         super().init_state(population, task)
 
     def settings_idle_with_models(self) -> Iterator[str]:

@@ -159,7 +159,7 @@ class ScaleFLAggregator(ExitLevelsAggregator):
     def objective(self, level: int) -> dict[str, Any]:
         """How exits learn from the deepest one, where they do and there are several."""
         p = self.params
-        if not self._distils or self.parts[level].spec["exits"] == 1:
+        if not self._distils or self.all_levels[level].spec["exits"] == 1:
             return {}
         return {"kd_gamma": p.gamma, "kd_temperature": p.temperature, "kd_detach": p.detach}
 

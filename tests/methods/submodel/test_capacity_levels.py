@@ -12,7 +12,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.submodel.capacity_levels import check_ranks, check_shares, drawn_levels, ranked_levels
+from fedscale_ext.methods.submodel.capacity_levels import check_groups_fit, check_shares, drawn_levels, ranked_levels
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator
 from fedscale_ext.submodels import narrowed
 from methods.harness import SHAPE, server
@@ -164,7 +164,7 @@ def test_shares_may_be_rounded() -> None:
 )
 def test_sizes_that_do_not_fit_are_one_sentence(sizes: list[int], sentence: str) -> None:
     with pytest.raises(UserError, match=rf"x.groups is \[.* for each of 3 levels, .*{sentence}"):
-        check_ranks("x.groups", sizes, 3, 6)
+        check_groups_fit("x.groups", sizes, 3, 6)
 
 
 def test_of_clients_that_are_alike_the_first_are_on_the_smaller_level() -> None:
