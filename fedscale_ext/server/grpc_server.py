@@ -320,17 +320,15 @@ class Coordinator(NoPickle, Aggregator):
             return self._reject(context, "not a result", str(error))
         if header.get(NOT_CACHED) is True:  # it gets the unit that it holds again
             return self._next(process, context, whole=True)
-        fault = self._file(process, job, unit, attempt, header, sections)
+        fault = self._file(process, unit, attempt, header, sections)
         if fault is not None:
             logging.warning(f"executor {process.executor}, unit {unit}: {fault}")
         return self._next(process, context)
 
-    def _file(
-        self, process: ExecutorProcess, job: str, unit: int, attempt: int, header: Any, sections: Any
-    ) -> str | None:
+    def _file(self, process: ExecutorProcess, unit: int, attempt: int, header: Any, sections: Any) -> str | None:
         """Put a result on the board; why it was dropped and counted instead, else None. One that cannot be read counts
         as a failure of its executor: the unit is tried again."""
-        if job != self.incarnation:
+        if header["job"] != self.incarnation:
             self.board.count(stale := "results of an earlier start dropped")
             return stale
         held = self.board.held(process, unit)
