@@ -34,11 +34,12 @@ def run_rank() -> None:
 
 
 def executor_class(name: str) -> type:
-    """The executor class of a method: its aggregator's ``Executor``, or the plain one."""
+    """The executor class of a method: its aggregator's ``Executor``."""
     from fedscale_ext.config.methods import method_class
-    from fedscale_ext.executor.executor import MultiModelExecutor
+    from fedscale_ext.server.method_traits import MethodTraits
 
-    return getattr(method_class(name), "Executor", MultiModelExecutor)
+    method: type[MethodTraits] = method_class(name)
+    return method.Executor
 
 
 def prepare_process(config: JobConfig) -> None:

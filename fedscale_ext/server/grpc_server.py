@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 from fedscale.cloud import commons
@@ -61,6 +61,7 @@ class Coordinator(NoPickle, Aggregator):
     executors, give them units, and check and file answers; the board's lock guards units and retries.
     """
 
+    Executor: ClassVar[type[Any]]  # the method's
     log_dir: Path  # the job's folder
     global_virtual_clock: float
     round: int
@@ -72,8 +73,7 @@ class Coordinator(NoPickle, Aggregator):
         self.emit = emit
         self.pool = ModelPool()
         self._encoded = EncodedModels(self.pool)
-        executor = getattr(type(self), "Executor", None)  # of a method whose clients differ
-        self._kinds = kinds_by_event(executor.kinds if executor is not None else ())
+        self._kinds = kinds_by_event(self.Executor.kinds)
         job = config.job
         self.attendance = Attendance(self._emit_attendance, lambda: self.board.here)
         tracker = UnitTracker(job.unit_tries)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.types import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.method_tools import MethodTools
@@ -18,6 +20,7 @@ from fedscale_ext.server.method_traits import measures_statistics
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_groups, check_local_training, check_prox, setting_notices
 from fedscale_ext.server.scaffold import ControlVariates
+from fedscale_ext.server.schedule import dropped_bytes
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_tensors import ClientTensors
 
@@ -158,6 +161,36 @@ class MethodHooks(MethodTools):
         """What each client would train in the next round, by client, for the key ``test_around_training``; a method
         that does not override it refuses that key. It must leave all state as it is."""
         raise NotImplementedError
+
+    # ---- figures that a method may replace ----
+
+    def initial_spec(self) -> ModelSpec:
+        """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
+        return self.trained_spec(self._model())
+
+    def smallest_spec(self) -> ModelSpec:
+        """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
+        clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
+        return self._configured(self.config.job.capacity_model or self._model())
+
+    def smallest_cost(self) -> Cost:
+        """What training that spec costs the device of least capacity: MACs, and bytes in each direction."""
+        return models.cost(self.smallest_spec())
+
+    def learning_rate(self, round: int) -> float:
+        """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
+        args = self.args
+        return max(args.learning_rate * args.decay_factor ** (round // args.decay_round), args.min_learning_rate)
+
+    def upload_bytes(self, item: WorkItem) -> int:
+        """Bytes that a client uploads for an item: as many as it downloads, unless the item says less."""
+        whole = self.download_bytes(item) if item.upload is None else item.upload + self._tensor_bytes(item)
+        return whole - dropped_bytes(item, self.pool)
+
+    @property
+    def masks_tests(self) -> bool:
+        """Whether a client is tested with the logits of classes that it has no training samples of set to zero."""
+        return self.config.job.mask_test
 
     # ---- in checkpoints, and at the end ----
 

@@ -1,4 +1,4 @@
-"""What the hooks of a method may use: models that the configuration names, traffic, figures of a round, notices."""
+"""What the hooks of a method may use: models that the configuration names, downloads, figures of a round, notices."""
 
 import logging
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.core.model_spec import Cost, ModelSpec
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import RoundRecord, State, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
@@ -30,7 +30,6 @@ from fedscale_ext.server.method_traits import MethodTraits
 from fedscale_ext.server.privacy import JobPrivacy
 from fedscale_ext.server.requirements import check_trained
 from fedscale_ext.server.round_record import OtherWork
-from fedscale_ext.server.schedule import dropped_bytes
 from fedscale_ext.tasks.client_tensors import ClientTensors
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.macs import MacCounter
@@ -45,7 +44,7 @@ class MethodTools(MethodTraits, Coordinator):
 
     Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``task``,
     ``population``, ``capacity`` (float64 [clients], MACs per sample), ``pool``, ``history`` (the
-    records of finished rounds), :meth:`initial_spec` and :meth:`record`.
+    records of finished rounds) and :meth:`record`.
     """
 
     params: Any
@@ -75,10 +74,6 @@ class MethodTools(MethodTraits, Coordinator):
         self._internal_states: dict[str, State] = {}
         self._other_work = OtherWork()  # of this round
 
-    def initial_spec(self) -> ModelSpec:
-        """The spec of the configuration's ``model`` for this task: a named one, or that of a spec file."""
-        return self.trained_spec(self._model())
-
     def trained_spec(self, model: str) -> ModelSpec:
         """The spec of a named model or a spec file that clients train; UserError for one that this method cannot."""
         spec = self._configured(model)
@@ -93,15 +88,6 @@ class MethodTools(MethodTraits, Coordinator):
             return models.initial_state(spec, self.seed)
         self.weights_given = True
         return starting_weights(source, spec, partial(models.initial_state, spec, self.seed), self.notice)
-
-    def smallest_spec(self) -> ModelSpec:
-        """The spec that the device of least capacity affords: that of the key ``capacity_model``. A method whose
-        clients may train less than :meth:`initial_spec` overrides what it is where that key is not given."""
-        return self._configured(self.config.job.capacity_model or self._model())
-
-    def smallest_cost(self) -> Cost:
-        """What training that spec costs the device of least capacity: MACs, and bytes in each direction."""
-        return models.cost(self.smallest_spec())
 
     def _model(self) -> str:
         """The key ``model``; FedScale's own default is none of the models here."""
@@ -140,11 +126,6 @@ class MethodTools(MethodTraits, Coordinator):
         ``last``, also the newest round if it was tested."""
         return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs, last=last)
 
-    @property
-    def masks_tests(self) -> bool:
-        """Whether a client is tested with the logits of classes that it has no training samples of set to zero."""
-        return self.config.job.mask_test
-
     def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
         """What clients did beside training in this round counts towards it: sums over them, and how many virtual
         ``seconds`` it took."""
@@ -174,18 +155,8 @@ class MethodTools(MethodTraits, Coordinator):
         model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
         return model + self._tensor_bytes(item)
 
-    def upload_bytes(self, item: WorkItem) -> int:
-        """Bytes that a client uploads for an item: as many as it downloads, unless the item says less."""
-        whole = self.download_bytes(item) if item.upload is None else item.upload + self._tensor_bytes(item)
-        return whole - dropped_bytes(item, self.pool)
-
     def _tensor_bytes(self, item: WorkItem) -> int:
         return sum(tensors.traffic_bytes(item) for tensors in self.client_tensors_by_kind.values())
-
-    def learning_rate(self, number: int) -> float:
-        """FedScale's schedule: times decay_factor every decay_round rounds, down to min_learning_rate."""
-        args = self.args
-        return max(args.learning_rate * args.decay_factor ** (number // args.decay_round), args.min_learning_rate)
 
     def count_beyond(self, macs: np.ndarray | float) -> int:
         """Count the clients that train what their devices do not afford. The report tells such jobs apart.

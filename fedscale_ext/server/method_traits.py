@@ -5,6 +5,7 @@ from enum import Enum
 from typing import ClassVar
 
 from fedscale_ext.config.job_config import JobConfig
+from fedscale_ext.executor.executor import MultiModelExecutor
 
 
 class Feature(Enum):
@@ -44,7 +45,10 @@ class Excludes:
 class MethodTraits:
     """Class attributes by which a method describes itself."""
 
+    #: The method's hyperparameters, a frozen dataclass.
     Params: ClassVar[type]
+    #: The subclass of ``MultiModelExecutor`` that creates the method's clients.
+    Executor: ClassVar[type] = MultiModelExecutor
 
     #: The method's line in the list of methods. Subclasses do not inherit it there: they are other methods.
     about: ClassVar[About] = About()

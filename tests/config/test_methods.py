@@ -53,7 +53,7 @@ def test_every_name_leads_to_an_aggregator_with_hyperparameters():
 
 def test_a_method_may_bring_its_own_executor(monkeypatch):
     executor = type("Own", (MultiModelExecutor,), {})
-    monkeypatch.setattr(method_class("fedavg"), "Executor", executor, raising=False)
+    monkeypatch.setattr(method_class("fedavg"), "Executor", executor)
     assert executor_class("fedavg") is executor
 
 

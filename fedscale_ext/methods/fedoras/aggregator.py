@@ -168,10 +168,10 @@ class FedorASAggregator(MultiModelAggregator):
         count = self.params.finetune_clients if stage.name == "finetune" else None
         return able, min(count or number, int(able.sum()))
 
-    def learning_rate(self, number: int) -> float:
+    def learning_rate(self, round: int) -> float:
         """The job's schedule in stage 1; stage 3 has one of its own."""
-        stage = self.plan.at(number)
-        return self.tuning.learning_rate(stage) if stage.name in ("finetune", "twin") else super().learning_rate(number)
+        stage = self.plan.at(round)
+        return self.tuning.learning_rate(stage) if stage.name in ("finetune", "twin") else super().learning_rate(round)
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Give each participant its subspace and budget, or the model that it fine-tunes; nothing in the search."""

@@ -213,12 +213,12 @@ class FedNASAggregator(FedAvgAggregator):
         """Key of the model that clients train and are served now."""
         return DERIVED if DERIVED in self.pool else SEARCHED
 
-    def learning_rate(self, number: int) -> float:
+    def learning_rate(self, round: int) -> float:
         """A cosine over the search, and another over the rounds that follow it."""
         p, first = self.params, float(self.args.learning_rate)
-        searching = number <= p.search_rounds
-        step, steps = (number, p.search_rounds) if searching else (
-            number - p.search_rounds, self.args.rounds - p.search_rounds)  # fmt: skip
+        searching = round <= p.search_rounds
+        step, steps = (round, p.search_rounds) if searching else (
+            round - p.search_rounds, self.args.rounds - p.search_rounds)  # fmt: skip
         if p.schedule == "job":
             return super().learning_rate(step)
         least, done = min(p.lr_min, first), min(1.0, (step - 1) / max(1, steps - 1))
