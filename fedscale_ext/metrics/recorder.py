@@ -13,7 +13,7 @@ from fedscale_ext.metrics.chain import START, job_digests, next_link
 from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
 from fedscale_ext.metrics.jsonable import line, plain
-from fedscale_ext.metrics.lines import GrowingFile, Mark, cut
+from fedscale_ext.metrics.lines import GrowingFile, Mark, check_marked, cut
 from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import LAST, read_records, record_to_json
 from fedscale_ext.metrics.tags import round_figures
@@ -24,6 +24,26 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
     from fedscale_ext.metrics.wandb_run import WandbRun
+
+
+def check_return(log_dir: Path, marks: Mapping[str, Mark]) -> None:
+    """Raise UserError where a job in ``log_dir`` cannot go back to ``marks`` (see :meth:`Recorder.return_to`).
+
+    Nothing is written: a job that is refused keeps its later checkpoints.
+    """
+    for name, mark in marks.items():
+        check_marked(log_dir / name, mark)
+    if METRICS in marks:
+        _records_with_evaluations(log_dir, int(marks[METRICS]["bytes"]))
+
+
+def _records_with_evaluations(log_dir: Path, size: int = -1) -> list[RoundRecord]:
+    """Read all records, or those in the first ``size`` bytes; UserError where the file of an evaluation is missing."""
+    records = read_records(log_dir / METRICS, size)
+    for record in records:
+        if isinstance(record.evaluation, StoredEvaluation) and not record.evaluation.path.is_file():
+            raise UserError(f"{record.evaluation.path} is missing; the job cannot continue without it")
+    return records
 
 
 class Recorder:
@@ -106,11 +126,8 @@ class Recorder:
         self.close()
         for name in (METRICS, INTERNALS):
             cut(self.log_dir / name, marks.get(name))
-        records = read_records(self.log_dir / METRICS)
+        records = _records_with_evaluations(self.log_dir)
         drop_evaluations(self.log_dir, records[-1].round if records else 0)
-        for record in records:
-            if isinstance(record.evaluation, StoredEvaluation) and not record.evaluation.path.is_file():
-                raise UserError(f"{record.evaluation.path} is missing; the job cannot continue without it")
         self._files = {name: GrowingFile(self.log_dir / name) for name in marks}
         self._go_on_from(records)
         if writer is not None:

@@ -19,8 +19,8 @@ from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.chain import json_digest, state_digests
 from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.names import HEADER
+from fedscale_ext.metrics.recorder import check_return
 from fedscale_ext.server import checkpoint_file
-from fedscale_ext.server.return_checks import check_return
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.util.reading import MEGA, read_json
 

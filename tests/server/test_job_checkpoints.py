@@ -206,9 +206,12 @@ def test_a_job_that_is_killed_while_it_goes_back_can_go_on(
 ) -> None:
     run(job_file)
     module = records if step in ("drop_end", "drop_states") else recorder
+    original = getattr(module, step)
     with monkeypatch.context() as killed:
 
-        def end(*_: Any) -> None:
+        def end(*arguments: Any) -> Any:
+            if step == "read_records" and arguments[1] != -1:  # the check, before the job goes back
+                return original(*arguments)
             raise KeyboardInterrupt
 
         killed.setattr(module, step, end)
