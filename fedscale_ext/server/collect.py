@@ -10,7 +10,7 @@ from fedscale_ext.core.failures import count, is_divergence
 from fedscale_ext.core.types import State, Task, Update, WorkItem
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import ClientTensors, cache_label, section_name
-from fedscale_ext.tasks.kind import SENDER
+from fedscale_ext.tasks.kind import SENDER, Returns
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
     Rejected,
@@ -27,8 +27,8 @@ from fedscale_ext.transport.wire import Section
 class Collector:
     """Takes in the units' results in the units' order.
 
-    ``weight`` gives an item's weight in its model's mean. With ``keep``, units carry each client's state, and ``keep``
-    takes it in; otherwise they carry one sum per unit, or nothing of the models if ``states`` is False. ``max_norm``
+    ``weight`` gives an item's weight in its model's mean. ``returns`` is what units carry of the models; each
+    client's state goes to ``keep``, which is None unless units carry states. ``max_norm``
     bounds the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
     one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
     were no longer. ``client_tensors`` take the tensors that clients return beside their states, before ``keep`` is
@@ -48,11 +48,11 @@ class Collector:
         client_tensors: Sequence[ClientTensors] = (),
         norms: bool = False,
         *,
-        states: bool = True,
+        returns: Returns = "sum",
     ) -> None:
         self._max_norm, self._client_tensors = max_norm, client_tensors
         self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
-        self._clip_norm, self._norms, self._states = clip_norm, norms, states
+        self._clip_norm, self._norms, self._returns = clip_norm, norms, returns
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._templates: dict[str, State] = {}  # of sums, by model
@@ -88,7 +88,7 @@ class Collector:
                 good.append(update)
             except Rejected as reason:
                 self._fail([item], reason)
-        if self._keep is None and self._states and good:
+        if self._returns == "sum" and good:
             try:
                 self._add(good, header, sections)
             except Rejected as reason:

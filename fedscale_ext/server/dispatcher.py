@@ -64,7 +64,7 @@ class Dispatcher:
                 "steps": job.config.fedscale.local_steps,
                 "bounds": [key for key in _BOUNDS if getattr(job.config.job, key)],
                 "norms": self.reports_norms,
-                **({} if job.needs_states else {"models": "kept by clients"}),
+                **({"models": "kept by clients"} if job.returns == "nothing" else {}),
             }
         )
 
@@ -115,7 +115,7 @@ class Dispatcher:
         """The round's units: clients of one model and objective, cut so that each unit fits into a message."""
         spread = SPREAD[self.device.partition(":")[0]]
         units = plan_units(items, self.job.pool, self.job.task, self.sizes.__getitem__, self.job.unit_size, spread)
-        states = self.job.needs_states and not self.job.reduces
+        states = self.job.returns == "states"
         return [part for unit in units for part in self.in_messages(unit, unit[0].model, client_tensors, states)]
 
     def _collector(self, round: int, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> Collector:
@@ -125,12 +125,12 @@ class Dispatcher:
             self.job.pool,
             self.job.task,
             self._weight,
-            partial(self._method.collect, round) if self.job.needs_states and not self.job.reduces else None,
+            partial(self._method.collect, round) if self.job.returns == "states" else None,
             self.job.config.job.max_update_norm,
             self.clip_norm,
             client_tensors,
             self.reports_norms,
-            states=self.job.needs_states,
+            returns=self.job.returns,
         )
 
     def _check_quorum(

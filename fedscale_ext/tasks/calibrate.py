@@ -155,7 +155,7 @@ def measure_sizes(dispatcher: Dispatcher, round: int, sizes: CohortSizes, possib
             [key],
             model=key,
             sizes=candidates_of_key,
-            sum=job.reduces,
+            sum=job.returns == "sum",
             clip_norm=dispatcher.clip_norm,
             norms=dispatcher.reports_norms,
             learning_rate=job.learning_rate(round),

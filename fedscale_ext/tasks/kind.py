@@ -9,7 +9,7 @@ executor (``methods/fedoras/judging.py``); nothing else changes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 from torch import nn
@@ -40,6 +40,9 @@ SENDER = "sender"  # in an answer's header as the server has it: the process tha
 
 Answer = tuple[dict[str, Any], dict[str, bytes]]
 """What an executor answers to a unit: JSON, and sections of bytes by name."""
+
+Returns = Literal["sum", "states", "nothing"]
+"""What executors return of the models that clients train: each unit's sum, each client's state, or nothing."""
 
 Trained = tuple[Sequence[dict[str, Any] | Exception], CohortState]
 """FedScale's results of some clients, or why there is none, and their states [clients, *shape]."""
@@ -161,8 +164,7 @@ class JobContext:
     capacity: np.ndarray  #: float64 [clients], MACs per sample that each client's device affords
     eligible: np.ndarray  #: bool [clients], who may train
     client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
-    reduces: bool  #: whether executors add up what their clients learnt
-    needs_states: bool  #: whether executors return the states of the models that clients train, added up or not
+    returns: Returns  #: what executors return of the models that clients train
     measures_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too
     learning_rate: Callable[[int], float]  #: of the clients, by round

@@ -45,8 +45,8 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
         **dispatcher.tensor_arguments(dispatcher.tensors_for(items), items),
         learning_rate=job.learning_rate(round),
         cohort=cohort,
-        sum=job.reduces,
-        states=job.needs_states and not job.reduces,
+        sum=job.returns == "sum",
+        states=job.returns == "states",
         clip_norm=dispatcher.clip_norm,
         norms=dispatcher.reports_norms,
         items=[

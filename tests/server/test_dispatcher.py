@@ -19,9 +19,7 @@ MB = 1024 * 1024
 
 def dispatcher(job_file: Path, *settings: str, model_mb: int = 1) -> Dispatcher:
     model = SimpleNamespace(cost=SimpleNamespace(bytes=model_mb * MB))
-    job: Any = SimpleNamespace(
-        config=load_config(job_file, settings), notice=None, needs_states=True, pool={"m": model}
-    )
+    job: Any = SimpleNamespace(config=load_config(job_file, settings), notice=None, returns="sum", pool={"m": model})
     method: Any = SimpleNamespace(privacy=None, selection=None)
     executor: Any = SimpleNamespace(device="cpu", device_name="a processor", versions={"torch": "2"})
     return Dispatcher(job, method, executor, lambda *_: iter(()))
