@@ -154,7 +154,7 @@ def _check(job: LoadedJob, number: int, client: str, network: nn.Module, data: D
     evaluation = job.evaluation
     if evaluation is None or not evaluation.count[number - 1]:
         return
-    figures = test_clients([network], data, [number], _BATCH, torch.device("cpu"))
+    figures = test_clients([network], data, [number], _BATCH, torch.device("cpu")).figures
     reached = (evaluation.correct if evaluation.unmasked is None else evaluation.unmasked)[number - 1]
     count = int(evaluation.count[number - 1])
     if abs(figures[0, 0] - reached) > max(1.0, _SHARE * count):

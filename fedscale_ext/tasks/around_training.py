@@ -149,9 +149,8 @@ def _tested(worker: Worker, module: nn.Module, conf: ClientConfig, measured: boo
     if measured:
         measure_on_client(worker, module, client)
     network = worker.client_of(conf).predictor(module, conf)
-    figures: np.ndarray = test_clients([network], worker.data, [client], worker.test_batch, worker.bench.device, mask)[
-        0
-    ]
+    tested = test_clients([network], worker.data, [client], worker.test_batch, worker.bench.device, mask)
+    figures: np.ndarray = tested.figures[0]
     return figures
 
 

@@ -13,7 +13,7 @@ from fedscale_ext.tasks.answer_checks import check_test_figures
 from fedscale_ext.tasks.auc import AUC, auc_section, read_auc
 from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section, read_confusion
-from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, tested_clients
+from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, test_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section
@@ -74,11 +74,11 @@ class Evaluate(Kind):
         with worker.watch("evaluation"):
             if ClientState.kind in header.get(TENSORS, ()):
                 results = [
-                    tested_clients([module], worker.data, [client], *how)
+                    test_clients([module], worker.data, [client], *how)
                     for client, module in worker.personal_models(header)
                 ]
             else:
-                results = [tested_clients(map(bench.module, header["members"]), worker.data, header["clients"], *how)]
+                results = [test_clients(map(bench.module, header["members"]), worker.data, header["clients"], *how)]
         sections = {"figures": figures_section(np.concatenate([each.figures for each in results]))}
         matrices = [each.confusion for each in results if each.confusion is not None]
         if matrices:

@@ -37,25 +37,12 @@ def pieces(clients: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
         start = stop
 
 
-@torch.no_grad()
-def test_clients(
-    models: Iterable[nn.Module],
-    data: DataSet,
-    clients: Sequence[int],
-    batch: int,
-    device: torch.device,
-    mask: bool = False,
-) -> np.ndarray:
-    """Test models on each client's test samples: float64 [clients, 3], or [clients, 6] with ``mask``.
-
-    The columns are correct answers, labels among the five largest logits, and summed loss. With ``mask``, the same
-    three with masked logits follow. Of several models the mean logits count; only one is in use at a time.
-    """
-    return tested_clients(models, data, clients, batch, device, mask).figures
-
-
 class Tested(NamedTuple):
-    """A test of some clients: ``figures`` as of :func:`test_clients`, the others where they were asked for."""
+    """A test of some clients: ``figures`` float64 [clients, 3] or [clients, 6], the others where they were requested.
+
+    The columns are correct answers, labels among the five largest logits, and summed loss. With ``mask_test``, the same
+    three with masked logits follow.
+    """
 
     figures: np.ndarray
     confusion: Confusion | None = None
@@ -63,7 +50,7 @@ class Tested(NamedTuple):
 
 
 @torch.no_grad()
-def tested_clients(
+def test_clients(
     models: Iterable[nn.Module],
     data: DataSet,
     clients: Sequence[int],
@@ -73,10 +60,10 @@ def tested_clients(
     classes: int | None = None,
     scored: Collection[int] = (),
 ) -> Tested:
-    """Test models as :func:`test_clients` does, and count samples by true and predicted class.
+    """Test models on each client's test samples. Of several models the mean logits count; one is in use at a time.
 
-    The counts are of ``classes`` classes, None: not counted. With ``mask``, the predictions are those of masked logits.
-    AUC is of the clients that are among ``scored``.
+    Samples are counted by true and predicted class, of ``classes`` classes; None: not counted. With ``mask``, logits
+    are also masked, and predictions are those of masked logits. AUC is of the clients that are among ``scored``.
     """
     rows = [data.test_rows(client) for client in clients]
     owner = torch.from_numpy(np.repeat(np.arange(len(clients)), [len(client_rows) for client_rows in rows]))

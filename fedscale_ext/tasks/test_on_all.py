@@ -89,5 +89,5 @@ def _sums(worker: Worker, models: Sequence[nn.Module | str]) -> np.ndarray:
     total = np.zeros(len(COLUMNS))
     for clients in pieces(tested + 1, data.test_sizes[tested]):
         modules = (bench.module(one) if isinstance(one, str) else one for one in models)
-        total += test_clients(modules, data, clients.tolist(), worker.test_batch, bench.device).sum(axis=0)
+        total += test_clients(modules, data, clients.tolist(), worker.test_batch, bench.device).figures.sum(axis=0)
     return total

@@ -33,8 +33,8 @@ def test_scores_are_those_of_the_clients_that_count(tiny_femnist: Path, mask: bo
     net = models.build(spec)
     net.load_state_dict(models.initial_state(spec, 1))
     how = 16, torch.device("cpu"), mask, data.num_classes
-    tested = measures.tested_clients([net], data, [1, 4, 5], *how, scored=[5, 1, 9])
-    without = measures.tested_clients([net], data, [1, 4, 5], *how)
+    tested = measures.test_clients([net], data, [1, 4, 5], *how, scored=[5, 1, 9])
+    without = measures.test_clients([net], data, [1, 4, 5], *how)
     assert without.auc is None and np.array_equal(tested.figures, without.figures)
     parts, labels, owner = [], [], []
     for row, client in enumerate([1, 5]):

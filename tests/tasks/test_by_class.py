@@ -31,8 +31,8 @@ def test_counts_are_those_of_each_sample(tiny_femnist: Path, mask: bool) -> None
     net = models.build(spec)
     net.load_state_dict(models.initial_state(spec, 1))
     clients, device = [1, 4, 6], torch.device("cpu")
-    tested = measures.tested_clients([net], data, clients, 16, device, mask, data.num_classes)
-    assert np.array_equal(tested.figures, measures.test_clients([net], data, clients, 16, device, mask))
+    tested = measures.test_clients([net], data, clients, 16, device, mask, data.num_classes)
+    assert np.array_equal(tested.figures, measures.test_clients([net], data, clients, 16, device, mask).figures)
     assert tested.confusion is not None
     assert tested.confusion.correct.tolist() == tested.figures[:, 3 * mask].tolist()
     for row, client in enumerate(clients):

@@ -93,7 +93,7 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
         nets[-1].load_state_dict(models.initial_state(spec, seed))
     clients = [client for client in range(1, data.num_clients + 1) if len(data.test_rows(client))]
     device = torch.device("cpu")
-    ensemble = measures.test_clients(nets, data, clients, batch, device)
+    ensemble = measures.test_clients(nets, data, clients, batch, device).figures
     resident = models.build(spec)  # an executor holds the members in one module, one after another
 
     def one_by_one() -> Any:
@@ -101,7 +101,7 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
             resident.load_state_dict(net.state_dict())
             yield resident
 
-    assert np.array_equal(measures.test_clients(one_by_one(), data, clients, batch, device), ensemble)
+    assert np.array_equal(measures.test_clients(one_by_one(), data, clients, batch, device).figures, ensemble)
     for client, figures in zip(clients, ensemble, strict=True):
         x, y = data.tensors(data.test_rows(client))
         with torch.no_grad():
@@ -113,5 +113,5 @@ def test_an_ensembles_figures_are_those_of_its_mean_logits(tiny_femnist: Path, b
             torch.nn.functional.cross_entropy(logits, y, reduction="sum"),
         ]
         assert figures == pytest.approx([float(value) for value in expected], rel=1e-5)
-    alone = [measures.test_clients([net], data, clients, batch, device) for net in nets]
+    alone = [measures.test_clients([net], data, clients, batch, device).figures for net in nets]
     assert not any(np.allclose(one[:, 2], ensemble[:, 2], rtol=1e-3) for one in alone)

@@ -28,8 +28,8 @@ def test_masked_figures_stand_beside_the_plain_ones(tiny_femnist: Path) -> None:
     net = models.build(spec)
     net.load_state_dict(models.initial_state(spec, 1))
     clients, device = [1, 4, 6], torch.device("cpu")
-    plain = measures.test_clients([net], data, clients, 16, device)
-    both = measures.test_clients([net], data, clients, 16, device, mask=True)
+    plain = measures.test_clients([net], data, clients, 16, device).figures
+    both = measures.test_clients([net], data, clients, 16, device, mask=True).figures
     assert plain.shape == (3, 3) and both.shape == (3, 6)
     assert np.array_equal(both[:, :3], plain)
     differ = 0
