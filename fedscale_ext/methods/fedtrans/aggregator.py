@@ -161,7 +161,7 @@ class FedTransAggregator(MultiModelAggregator):
             Those that grow; None where no device affords the child, even if one cell alone grows.
 
         """
-        return model_transformer.cap(
+        return model_transformer.affordable_cells(
             self.pool.newest().spec,
             selected,
             model_transformer.mean_activeness(self.active),

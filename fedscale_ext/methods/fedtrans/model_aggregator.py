@@ -20,8 +20,9 @@ import torch
 
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import Coverage, State
-from fedscale_ext.methods.fedtrans.model_transformer import Transformation, cell_parameters, lift
+from fedscale_ext.methods.fedtrans.model_transformer import Transformation, lift
 from fedscale_ext.methods.fedtrans.params import FedTransParams
+from fedscale_ext.models.cells import cell_parameters
 from fedscale_ext.submodels import count_mean, prefix
 
 Contribution = tuple[int, State, Coverage | None]  # index of a model, its weights in another's shape, what they cover

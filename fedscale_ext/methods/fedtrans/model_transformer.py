@@ -20,7 +20,7 @@ Departures from the text, which leaves these open or contradicts itself:
   text widens "the Cell". With ``scope="block"`` a ResNet's block also writes more channels, and shortcuts that would
   no longer fit become projections without BatchNorm, which begin as identities.
 * Eq 1 as printed reads losses before the first round; here the window ends with the newest loss.
-* A child that no device affords is made smaller by leaving out the least active cells (:func:`cap`).
+* A child that no device affords is made smaller by leaving out the least active cells (:func:`affordable_cells`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,34 +33,16 @@ import torch
 from torch import Tensor
 
 from fedscale_ext import models
-from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Axis, Layout, ModelSpec
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import Coverage, State
-from fedscale_ext.models.cells import cell_family, cell_of, cell_parameters, widened_spec, widening_group
+from fedscale_ext.models.cells import cell_family, cell_of, widened_spec, widening_group
 from fedscale_ext.models.registry import parameter_names, skeleton
-
-__all__ = [
-    "Transformation",
-    "activeness",
-    "apply",
-    "cap",
-    "cell_of",
-    "cell_parameters",
-    "degree_of_convergence",
-    "lift",
-    "mean_activeness",
-    "operations",
-    "select_cells",
-    "transform",
-]
 
 Operation = Literal["widen", "deepen"]
 Policy = Literal["alternate", "widen_only", "deepen_only"]
 Symmetry = Literal["random_split", "equal", "equal+noise"]
 Scope = Literal["cell", "block"]
-POLICIES = ("alternate", "widen_only", "deepen_only")
-SYMMETRIES = ("random_split", "equal", "equal+noise")
 _NOISE = 0.05  # standard deviations; the value in ModelKeeper (Lai et al. 2023)
 
 
@@ -111,8 +93,6 @@ def degree_of_convergence(losses: Sequence[float], gamma: int, delta: int) -> fl
     ``losses`` holds one loss per round in which the model was trained, oldest first. Positive while
     the loss falls. None while there are fewer than gamma + delta losses.
     """
-    if gamma < 1 or delta < 1:
-        raise UserError(f"gamma and delta must be at least 1, got gamma={gamma}, delta={delta}")
     if len(losses) < gamma + delta:
         return None
     recent = np.asarray(losses[-(gamma + delta) :], dtype=np.float64)
@@ -158,22 +138,16 @@ def operations(
     selected: Sequence[str], last_op: Mapping[str, str | None], policy: Policy = "alternate"
 ) -> list[tuple[str, Operation]]:
     """The operation on each selected cell: cells alternate, beginning with widening (Fig 5)."""
-    if policy not in POLICIES:
-        raise UserError(f"transform_policy must be one of {', '.join(POLICIES)}, got {policy!r}")
     if policy != "alternate":
         return [(cell, "widen" if policy == "widen_only" else "deepen") for cell in selected]
     return [(cell, "deepen" if last_op.get(cell) == "widen" else "widen") for cell in selected]
 
 
 def _new_width(width: int, factor: float) -> int:
-    if not factor > 1:
-        raise UserError(f"widen_factor must be above 1, got {factor}")
     return max(width + 1, round(factor * width))
 
 
 def _new_ids(first: int, count: int) -> tuple[str, ...]:
-    if count < 1:
-        raise UserError(f"deepen_count must be at least 1, got {count}")
     return tuple(f"c{number}" for number in range(first, first + count))
 
 
@@ -203,7 +177,7 @@ def _child_spec(
     return spec
 
 
-def cap(
+def affordable_cells(
     spec: ModelSpec,
     selected: Sequence[str],
     active: Mapping[str, float],
@@ -233,8 +207,6 @@ def cap(
 
 def _widening(old: int, factor: float, symmetry: Symmetry, generator: np.random.Generator) -> dict[str, Any]:
     """Map g (identity on the first ``old`` channels), shares s and size of noise for a new width."""
-    if symmetry not in SYMMETRIES:
-        raise UserError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {symmetry!r}")
     new = _new_width(old, factor)
     g = np.concatenate([np.arange(old), generator.integers(0, old, new - old)])
     # Shares of two replicas then lie between 1/6 and 5/6: different, and neither replica is dead. They are drawn for

@@ -16,10 +16,8 @@ from fedscale_ext.methods.fedtrans.model_transformer import (
     _inserted,
     _shapes,
     activeness,
+    affordable_cells,
     apply,
-    cap,
-    cell_of,
-    cell_parameters,
     degree_of_convergence,
     lift,
     mean_activeness,
@@ -27,6 +25,7 @@ from fedscale_ext.methods.fedtrans.model_transformer import (
     select_cells,
     transform,
 )
+from fedscale_ext.models.cells import cell_of, cell_parameters
 from fedscale_ext.models.families.genotype import EDGES, OPERATIONS, arch_string
 from fedscale_ext.models.families.nasbench201 import Cell, cell_ids, make
 from fedscale_ext.submodels import count_mean
@@ -230,8 +229,6 @@ def test_cells_alternate_beginning_with_widen():
     last = {"a": None, "b": "widen", "c": "deepen"}
     assert operations(["a", "b", "c", "d"], last) == [("a", "widen"), ("b", "deepen"), ("c", "widen"), ("d", "widen")]
     assert operations(["a", "b"], last, "deepen_only") == [("a", "deepen"), ("b", "deepen")]
-    with pytest.raises(UserError, match="transform_policy"):
-        operations(["a"], last, "sideways")
 
 
 def test_degree_of_convergence_by_hand():
@@ -241,8 +238,6 @@ def test_degree_of_convergence_by_hand():
     assert degree_of_convergence(losses[1:], gamma=3, delta=2) == pytest.approx(1.0)
     assert degree_of_convergence(losses[2:], gamma=3, delta=2) is None
     assert degree_of_convergence([1.0, 2.0], gamma=1, delta=1) == -1.0
-    with pytest.raises(UserError, match="delta"):
-        degree_of_convergence(losses, 3, 0)
 
 
 def test_activeness_by_hand():
@@ -270,7 +265,7 @@ def test_selection_is_at_or_above_alpha_of_the_largest():
     assert select_cells({"a": 0.2, "b": 0.2}, 1.0) == ["a", "b"]
 
 
-def test_cap_drops_the_least_active_cells_until_the_child_fits():
+def test_the_least_active_cells_are_left_out_until_the_child_fits():
     active = {"c0": 0.5, "c1": 0.4}
     state, rng = random_state(BASE, 0), np.random.default_rng(0)
 
@@ -278,25 +273,15 @@ def test_cap_drops_the_least_active_cells_until_the_child_fits():
         return models.cost(transform(BASE, state, cells, {}, generator=rng, next_cell_id=2)[0]).forward_macs
 
     both, first = child_macs(["c0", "c1"]), child_macs(["c0"])
-    assert cap(BASE, ["c0", "c1"], active, {}, both, next_cell_id=2) == ["c0", "c1"]
-    assert cap(BASE, ["c0", "c1"], active, {}, both - 1, next_cell_id=2) == ["c0"]
-    assert cap(BASE, ["c0", "c1"], active, {}, first - 1, next_cell_id=2) is None
+    assert affordable_cells(BASE, ["c0", "c1"], active, {}, both, next_cell_id=2) == ["c0", "c1"]
+    assert affordable_cells(BASE, ["c0", "c1"], active, {}, both - 1, next_cell_id=2) == ["c0"]
+    assert affordable_cells(BASE, ["c0", "c1"], active, {}, first - 1, next_cell_id=2) is None
 
 
 def test_cell_names_and_counts():
     assert cell_of("cells.c12.e01.conv.weight") == "c12"
     assert cell_of("stem.conv.weight") is None and cell_of("reductions.0.a.conv.weight") is None
     assert cell_parameters(BASE) == {"c0": 2 * 576 + 4 * 8, "c1": 2 * 2304 + 4 * 16}
-
-
-@pytest.mark.parametrize(
-    "options", [{"widen_factor": 1.0}, {"symmetry": "odd"}, {"policy": "deepen_only", "deepen_count": 0}]
-)
-def test_bad_settings_are_refused(options):
-    with pytest.raises(UserError):
-        transform(
-            BASE, random_state(BASE, 0), ["c0"], {}, generator=np.random.default_rng(0), next_cell_id=2, **options
-        )
 
 
 def test_families_without_cells_are_refused():

@@ -13,7 +13,7 @@ from models.architectures import resnet_spec
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
-from fedscale_ext.methods.fedtrans.model_transformer import Transformation, cap, lift, transform
+from fedscale_ext.methods.fedtrans.model_transformer import Transformation, affordable_cells, lift, transform
 from fedscale_ext.models.families import resnet
 
 from ..harness import play, server
@@ -66,8 +66,8 @@ def test_wide_children_cost_more_than_by_inner_channels_alone() -> None:
     assert first < second < third
     between = (second + third) / 2
     keys = {"next_cell_id": 99, "active": {"c0": 1.0}, "last_op": {}, "max_macs": between}
-    assert cap(SPEC, ["c0"], scope="cell", **keys) == ["c0"]
-    assert cap(SPEC, ["c0"], scope="block", **keys) is None
+    assert affordable_cells(SPEC, ["c0"], scope="cell", **keys) == ["c0"]
+    assert affordable_cells(SPEC, ["c0"], scope="block", **keys) is None
 
 
 @pytest.mark.parametrize(("scope", "ratio"), [("cell", 1.94), ("block", 3.66)])
