@@ -109,14 +109,14 @@ class FjordClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: ClientConfig, spec: ModelSpec | None = None) -> None:
+    def __init__(self, conf: ClientConfig, spec: ModelSpec) -> None:
         super().__init__(conf)
-        self._spec = spec  # of p_max; None where only to measure how such clients train
+        self._spec = spec  # of p_max
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train by ordered dropout; see :meth:`MultiModelClient.train`. The reported loss is the minimised one."""
         widths = [tuple(sorted(each.items())) for each in conf.objective.get("widths", ())]
-        if len(widths) < 2 or self._spec is None:
+        if len(widths) < 2:  # the narrowest p_max, or a measurement of speed, whose clients have no objective
             return super().train(client_data, model, conf)
         model.train()
         drawn = drawn_widths(conf.seed, conf.round, conf.client_id, len(widths), conf.local_steps)
@@ -169,12 +169,8 @@ class FjordExecutor(MultiModelExecutor):
     """Executor that tells its clients which spec they train."""
 
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that only measures how FjORD's clients train."""
-        return FjordClient(conf)
-
-    def training_handler(self, client_id: int, conf: ClientConfig, model: str) -> dict[str, Any]:
-        """Train one client on the resident module of its p_max."""
-        return self.worker.train_client(model, FjordClient(conf, self.bench.spec(model)), conf)
+        """Create a client that trains widths of its p_max."""
+        return FjordClient(conf, self.bench.spec(conf.model_key))
 
 
 class FjordAggregator(RatesAggregator):
