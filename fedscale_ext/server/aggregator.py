@@ -124,7 +124,10 @@ class MultiModelAggregator(MethodHooks):
         self.init_model()
         if self.privacy is not None:
             self.notice(self.privacy.announcement(self.args.rounds))
-        self.dispatcher = Dispatcher(self.context, self, info, self.run_units)
+        norms = self.selection is not None and self.selection.norms
+        self.dispatcher = Dispatcher(
+            self.context, self, info, self.run_units, privacy=self.privacy, watch=self.watch, reports_norms=norms
+        )
 
     def _context(self) -> JobContext:
         """What is fixed of the job from now on."""

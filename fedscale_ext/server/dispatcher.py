@@ -12,7 +12,7 @@ from fedscale_ext.server.collect import Collector
 from fedscale_ext.server.divergence import DivergenceNotices, failure_sentence
 from fedscale_ext.server.hook_checks import check_plan
 from fedscale_ext.server.hooks import MethodHooks
-from fedscale_ext.server.privacy import check_work
+from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.tasks import bn_statistics, train
 from fedscale_ext.tasks.calibrate import CohortSizes, candidates, measure_sizes
 from fedscale_ext.tasks.client_tensors import ClientState, ClientTensors
@@ -23,6 +23,7 @@ from fedscale_ext.tasks.units import SPREAD, in_parts, plan_units
 from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.transport.units import Dropped, Unit
+from fedscale_ext.util.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
@@ -35,19 +36,29 @@ class Dispatcher:
 
     Args:
         job: what is fixed of the job.
-        method: whose hooks weigh and collect updates and plan evaluations.
+        method: is asked only hooks: they weigh and collect updates, and plan evaluations.
         executor: what the executors said of themselves.
         run_units: has them do units (:meth:`fedscale_ext.server.grpc_server.Coordinator.run_units`).
+        privacy: of a job with differential privacy.
+        watch: counts the seconds of training and of what follows it.
+        reports_norms: whether clients report the norm of their change.
 
     """
 
     def __init__(
-        self, job: JobContext, method: MethodHooks, executor: ExecutorInfo, run_units: Callable[..., Iterator[Any]]
+        self,
+        job: JobContext,
+        method: MethodHooks,
+        executor: ExecutorInfo,
+        run_units: Callable[..., Iterator[Any]],
+        *,
+        privacy: JobPrivacy | None,
+        watch: Stopwatch,
+        reports_norms: bool,
     ) -> None:
         self.job, self._method, self._run_units = job, method, run_units
+        self._privacy, self._watch, self.reports_norms = privacy, watch, reports_norms
         self.device = executor.device
-        #: whether clients report the norm of their change
-        self.reports_norms = method.selection is not None and method.selection.norms
         self.sizes: dict[str, int] = {}  # of this round's cohorts, by model key
         self._round = 0
         self._divergence = DivergenceNotices(job.config, job.notice)
@@ -71,7 +82,7 @@ class Dispatcher:
     @property
     def clip_norm(self) -> float | None:
         """The norm that clients' changes are clipped to under differential privacy; it can follow a quantile."""
-        return None if self._method.privacy is None else self._method.privacy.clip_norm
+        return None if self._privacy is None else self._privacy.clip_norm
 
     def train(self, round: int, items: Sequence[WorkItem]) -> tuple[list[Update], dict[str, State], Counter[str]]:
         """Have the items trained.
@@ -80,7 +91,7 @@ class Dispatcher:
             The updates sorted by client, each model's mean state by key, and how many clients failed by reason.
 
         """
-        if self._method.privacy is not None:
+        if self._privacy is not None:
             check_work(self.job.config.job.method, items, self.job.pool)
         self._round = round
         self.sizes = self.cohort_sizes_of(items)
@@ -89,25 +100,26 @@ class Dispatcher:
             tensors.begin(items)
         planned = self._planned(items, client_tensors)
         units = [
-            train.plan(self, round, unit, self.sizes[unit[0].model], list(map(self._weight, unit))) for unit in planned
+            train.plan(self, round, unit, self.sizes[unit[0].model], list(map(self._weight, unit)), client_tensors)
+            for unit in planned
         ]
         collector = self._collector(round, items, client_tensors)
         quorum = self.job.config.job.min_updates
         answers = self.answers(units, lenient=quorum is not None)
         for unit in planned:
-            with self._method.watch("train"):  # the wait for the next unit's answer
+            with self._watch("train"):  # the wait for the next unit's answer
                 answer = next(answers)
             if isinstance(answer, Dropped):
                 answer = {"results": [{"client": item.client, "failed": answer.reason} for item in unit]}, {}
             header, sections = answer
-            with self._method.watch("collect"):
+            with self._watch("collect"):
                 collector.take(unit, header, sections)
             del sections, answer  # views of a message that may be large
         updates, sums = collector.close()
         for tensors in client_tensors:
             tensors.end_round()
         self._check_quorum(round, items, updates, collector)
-        with self._method.watch("collect"):
+        with self._watch("collect"):
             means = self._means(round, items, updates, sums, collector.num_unclipped)
         return updates, means, collector.failed
 
@@ -156,16 +168,15 @@ class Dispatcher:
         unclipped: int,
     ) -> dict[str, State]:
         """Each model's mean state by key; with noise under differential privacy."""
-        privacy = self._method.privacy
-        if privacy is None:
+        if self._privacy is None:
             return {model: mean.state() for model, mean in sums.items()}
         shares = self._method.expected_shares()
         clients = [item.client for item in items]
-        return privacy.release(round, clients, self.job.pool, sums, shares, unclipped, len(updates))
+        return self._privacy.release(round, clients, self.job.pool, sums, shares, unclipped, len(updates))
 
     def _weight(self, item: WorkItem) -> float:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
-        return self._method.weight(item) if self._method.privacy is None else 1.0
+        return self._method.weight(item) if self._privacy is None else 1.0
 
     def in_messages(
         self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors], states: bool = False

@@ -15,7 +15,13 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.models import parameter_names
 from fedscale_ext.tasks.answer_checks import is_number, is_plain
-from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientState, ReturnedTensors, section_name
+from fedscale_ext.tasks.client_tensors import (
+    CONTROL_VARIATES,
+    ClientState,
+    ClientTensors,
+    ReturnedTensors,
+    section_name,
+)
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum, faults_in_states
 from fedscale_ext.tasks.update_checks import Rejected, check_training_report
@@ -27,7 +33,14 @@ from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Unit
 
 
-def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: int, weights: Sequence[float]) -> Unit:
+def plan(
+    dispatcher: Dispatcher,
+    round: int,
+    items: Sequence[WorkItem],
+    cohort: int,
+    weights: Sequence[float],
+    client_tensors: Sequence[ClientTensors],
+) -> Unit:
     """A unit of clients of one model and objective.
 
     Args:
@@ -36,13 +49,14 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem], cohort: 
         items: what each client trains.
         cohort: how many of them train side by side.
         weights: of each client's state in the mean of its model.
+        client_tensors: tensors that the round's clients get beside models.
 
     """
     job = dispatcher.job
     return job.make_unit(
         Train.event,
         [items[0].model],
-        **dispatcher.tensor_arguments(dispatcher.tensors_for(items), items),
+        **dispatcher.tensor_arguments(client_tensors, items),
         learning_rate=job.learning_rate(round),
         cohort=cohort,
         sum=job.returns == "sum",

@@ -13,6 +13,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.metrics.records import read_records
 from fedscale_ext.server.dispatcher import Dispatcher
+from fedscale_ext.util.stopwatch import Stopwatch
 
 MB = 1024 * 1024
 
@@ -20,9 +21,9 @@ MB = 1024 * 1024
 def dispatcher(job_file: Path, *settings: str, model_mb: int = 1) -> Dispatcher:
     model = SimpleNamespace(cost=SimpleNamespace(bytes=model_mb * MB))
     job: Any = SimpleNamespace(config=load_config(job_file, settings), notice=None, returns="sum", pool={"m": model})
-    method: Any = SimpleNamespace(privacy=None, selection=None)
+    method: Any = None
     executor: Any = SimpleNamespace(device="cpu", device_name="a processor", versions={"torch": "2"})
-    return Dispatcher(job, method, executor, lambda *_: iter(()))
+    return Dispatcher(job, method, executor, lambda *_: iter(()), privacy=None, watch=Stopwatch(), reports_norms=False)
 
 
 @pytest.mark.parametrize("setting", ["client_optimizer=adam", "local_steps=9", "clip_norm=1", "control_variates=True"])
