@@ -50,6 +50,7 @@ _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered 
 _ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open
 _FAREWELL_S = 5.0  # longest wait for executors to hear that the job has ended
 _MOST_EXECUTORS = 1024  # at once
+_INVALID = grpc.StatusCode.INVALID_ARGUMENT
 _ADVICE = "the executors' log says why; raise unit_timeout_s if they are only slow"
 _NONE_LEFT = "the log of each says why; raise replacement_s if others may come later"
 
@@ -381,9 +382,7 @@ class Coordinator(NoPickle, Aggregator):
         code = grpc.StatusCode.ABORTED if isinstance(error, Superseded) else grpc.StatusCode.FAILED_PRECONDITION
         context.abort(code, str(error))
 
-    def _reject(
-        self, context: Any, reason: str, detail: str = "", *, code: Any = grpc.StatusCode.INVALID_ARGUMENT
-    ) -> Any:
+    def _reject(self, context: Any, reason: str, detail: str = "", *, code: Any = _INVALID) -> Any:
         self.refusals.note(reason, detail)
         context.abort(code, f"{reason}: {detail}" if detail else reason)
 
