@@ -18,6 +18,7 @@ FedScale's installed files stay as they are. What is mended here, each only wher
 
 import importlib
 import importlib.util
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ _TENSORFLOW_MODULES = {
     "fedscale.cloud.internal.tensorflow_model_adapter": "TensorflowModelAdapter",
     "fedscale.cloud.execution.tensorflow_client": "TensorflowClient",
 }
+_WANDB_MODULES = ("fedscale.cloud.aggregation.aggregator", "fedscale.cloud.execution.executor")
+_ENVIRONMENT = ("MASTER_ADDR", "MASTER_PORT")  # variables that fllibs sets on import, and nothing here reads
 _NMS_SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -114,8 +117,25 @@ def prepare() -> None:
                 _stand_in(module, **{name: _Missing(f"FedScale's {name}", "tensorflow")})
     with _argv([]):
         import fedscale.cloud.config_parser
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     with _torchvision_on_use():
         import fedscale.cloud.fllibs  # noqa: F401  the module that imports torchvision, for all others
+    for name, value in before.items():
+        set_variable(name, value)
+
+
+def set_variable(name: str, value: str | None) -> None:
+    """Set an environment variable; None: remove it."""
+    os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value
+
+
+def remove_stand_in() -> None:
+    """Remove the stand-in for wandb, once FedScale's modules that import it have it."""
+    loaded = all(module in sys.modules for module in _WANDB_MODULES)
+    if loaded and isinstance(getattr(sys.modules.get("wandb"), "init", None), _Missing):
+        del sys.modules["wandb"]
 
 
 def torchvision_models() -> ModuleType:

@@ -70,8 +70,10 @@ def run(conf: str | Path, overrides: Mapping[str, Any], *, processes: bool, prog
 
 def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Result:
     from fedscale_ext.entry.in_process import run_in_process
+    from fedscale_ext.entry.isolation import isolated
 
-    preparation.check_inputs(config)
+    with isolated(config.fedscale.use_cuda, display.notice):
+        preparation.check_inputs(config)
     idle, name = idle_keys(config), config.fedscale.job_name
     if config.job.resumes:
         config = _continuing(config, words, display)

@@ -139,9 +139,8 @@ def _build_personal(
     tensors: Mapping[str, Mapping[int, State]],
 ) -> nn.Module:  # fmt: skip
     """Build the network that the job's executor makes for the header of a test of one client, and its ``tensors``."""
-    from fedscale_ext.entry.launch import executor_class, prepare_process
+    from fedscale_ext.entry.launch import executor_class
 
-    prepare_process(config)
     worker = executor_class(config.job.method).worker_alone(config, data)  # type: ignore[attr-defined]
     worker.bench.keep({"models": {key: {"spec": spec.to_json(), "version": 0}}}, {key: wire.tensors_to_bytes(state)})
     worker.client_tensors = tensors

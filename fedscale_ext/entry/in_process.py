@@ -1,18 +1,18 @@
 """A whole job in this process: the same classes over a channel that encodes and decodes the same bytes."""
 
 import ctypes
-import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
-import torch
 
-from fedscale_ext import compat
 from fedscale_ext.config.job_config import JobConfig, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import Emit, ignore_event
+from fedscale_ext.entry.isolation import isolated, logging_into
 from fedscale_ext.entry.launch import executor_class, prepare_process
 from fedscale_ext.util import full_disk
 
@@ -66,18 +66,28 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     """Run a job with one executor in a thread of this process; returns the summary.
 
     The result does not depend on the number of executors, so one is enough, and models that draw
-    from torch's global generator stay undisturbed. Raises UserError for bad input; after an interrupt, the executor's
-    thread has ended when KeyboardInterrupt is raised.
+    from torch's global generator stay undisturbed. Jobs of several threads take turns. Raises UserError for bad input;
+    after an interrupt, the executor's thread has ended when KeyboardInterrupt is raised.
     """
-    config = with_values(config, num_executors=1, this_rank=0)
+    with isolated(config.fedscale.use_cuda, lambda sentence: emit({"event": "notice", "message": sentence})):
+        return _run(with_values(config, num_executors=1, this_rank=0), emit)
+
+
+def _run(config: JobConfig, emit: Emit) -> dict[str, Any]:
     prepare_process(config)
     from fedscale_ext.config.methods import method_class
 
-    threads = torch.get_num_threads()
-    _log_to_file_only()
-    with full_disk.refused(config.fedscale.log_path, full_disk.AT_START):
-        aggregator = without_port(method_class(config.job.method))(config, emit)
-    aggregator.executors = [0]  # before the executor registers
+    args = config.fedscale
+    with ExitStack() as ends:
+        with full_disk.refused(args.log_path, full_disk.AT_START):
+            ends.enter_context(logging_into(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator")))
+            aggregator = without_port(method_class(config.job.method))(config, emit)
+        aggregator.executors = [0]  # before the executor registers
+        return _with_executor(aggregator, config)
+
+
+def _with_executor(aggregator: Any, config: JobConfig) -> dict[str, Any]:
+    """Run a job's aggregator in this thread, and its executor in another."""
     failure: list[BaseException] = []
 
     def execute() -> None:
@@ -92,7 +102,8 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
     worker = threading.Thread(target=execute, name="executor", daemon=True)
     worker.start()
     try:
-        return aggregator.run()
+        summary: dict[str, Any] = aggregator.run()
+        return summary
     except UserError:
         if failure:
             raise failure[0] from None
@@ -102,25 +113,12 @@ def run_in_process(config: JobConfig, emit: Emit = ignore_event) -> dict[str, An
         raise
     finally:
         worker.join()
-        torch.set_num_threads(threads)
 
 
 def _end(worker: threading.Thread) -> None:
     """Have a thread leave what it trains, which may take minutes, before its next step of Python."""
     if worker.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), ctypes.py_object(SystemExit))
-
-
-def _log_to_file_only() -> None:
-    """Let FedScale set up its logging now, and keep it off the terminal, which is the caller's."""
-    compat.prepare()
-    import fedscale.cloud.logger.aggregator_logging as aggregator_logging
-
-    before = list(logging.root.handlers)
-    aggregator_logging.initiate_aggregator_setting()
-    for handler in logging.root.handlers:
-        if handler not in before and type(handler) is logging.StreamHandler:
-            handler.setLevel(logging.WARNING)
 
 
 def without_port(aggregator_class: type) -> type:

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fedscale.cloud.logger.aggregator_logging as aggregator_logging
 import numpy as np
 import torch
 
@@ -56,13 +55,13 @@ class MethodTools(MethodTraits, Coordinator):
 
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         args = config.fedscale
+        self.log_dir = Path(args.log_path, "logs", args.job_name, args.time_stamp)
         # FedScale opens its TensorBoard writer at once; a resumed job shows its kept rounds anew
-        drop_events(Path(args.log_path, "logs", args.job_name, args.time_stamp, "aggregator"))
+        drop_events(self.log_dir / "aggregator")
         super().__init__(config, emit)
         self.seed = config.job.seed
         self.watch = Stopwatch()
         self.mac_counter = MacCounter(config.job.count_server_macs)
-        self.log_dir = Path(aggregator_logging.logDir).parent
         self.history: list[RoundRecord] = []
         self.spent_macs = 0.0  # of all clients' training, in the rounds of ``history``
         self.code = code_digest(type(self))

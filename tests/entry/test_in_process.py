@@ -1,0 +1,169 @@
+"""A job in the caller's process: it computes what it would in one of its own, and leaves the caller's settings."""
+
+import io
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedscale_ext import compat
+from fedscale_ext.config.job_config import JobConfig, load_config, with_values
+from fedscale_ext.core.events import Emit, ignore_event
+from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.metrics.records import read_lines
+from fedscale_ext.server import grpc_server, records
+
+JOB = {"model": "cnn_small", "rounds": 1, "local_steps": 1, "num_participants": 2}
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "plot_job", lambda folder: folder / "plot.png")  # most of a tiny job's time
+
+
+def job(job_file: Path, **keys: Any) -> JobConfig:
+    return with_values(load_config(job_file), **{**JOB, **keys})
+
+
+def digests(config: JobConfig, emit: Emit = ignore_event) -> Any:
+    """Run a job; the digests of its round's models."""
+    summary = run_in_process(config, emit)
+    assert Path(summary["log_dir"]).parent.name == config.fedscale.job_name
+    return read_lines(Path(summary["log_dir"], "metrics.jsonl"))[0]["digests"]["models"]
+
+
+def test_jobs_of_two_threads_take_turns(job_file: Path):
+    first, second = (job(job_file, job_name=f"seed{seed}", seed=seed) for seed in (1, 2))
+    alone = [digests(config) for config in (first, second)]
+    events: list[dict[str, Any]] = []
+    begun = threading.Event()
+    results: list[Any] = []
+
+    def note(event: dict[str, Any]) -> None:
+        events.append(event)
+        begun.set()
+
+    other = threading.Thread(target=lambda: results.append(digests(second, note)))
+
+    def begin_other(_: dict[str, Any]) -> None:
+        if other.ident is None:
+            other.start()
+        assert begun.wait(60)
+
+    results.append(digests(first, begin_other))
+    other.join()
+    assert events[0]["event"] == "notice" and "another job trains in this process" in events[0]["message"]
+    assert results == alone
+
+
+def test_each_job_has_its_log_and_the_callers_logging_stays(job_file: Path, monkeypatch: pytest.MonkeyPatch):
+    output = io.StringIO()
+    handler = logging.StreamHandler(output)
+    monkeypatch.setattr(logging.root, "handlers", [handler])
+    monkeypatch.setattr(logging.root, "level", logging.WARNING)
+    talkative = logging.getLogger("talkative")
+    monkeypatch.setattr(talkative, "level", logging.DEBUG)
+
+    def log(_: dict[str, Any]) -> None:
+        talkative.debug("said of a logger with a level")
+        logging.getLogger("quiet").info("said of a logger without one")
+
+    logs = []
+    for name in ("one", "two"):
+        summary = run_in_process(job(job_file, job_name=name), log)
+        logs.append(Path(summary["log_dir"], "aggregator", "log").read_text())
+    assert ["job_name='one'" in text for text in logs] == [True, False]
+    assert ["job_name='two'" in text for text in logs] == [False, True]
+    assert set(output.getvalue().splitlines()) == {"said of a logger with a level"}
+    assert (logging.root.handlers, logging.root.level, handler.filters) == ([handler], logging.WARNING, [])
+
+
+def test_without_handlers_of_the_caller_warnings_reach_standard_error(
+    job_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.WARNING)
+    run_in_process(job(job_file), lambda event: logging.warning("look at this"))
+    assert set(capsys.readouterr().err.splitlines()) == {"look at this"}
+    assert logging.root.handlers == []
+
+
+def test_the_callers_random_draws_go_on(job_file: Path):
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    run_in_process(job(job_file))
+    assert torch.rand(1) == expected
+
+
+@contextmanager
+def default_dtype() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def low_precision() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+EXITS = {"method": "hypemefed", "model": "multi_exit_cnn3"}
+TYPES = {"fedgen.types": ["single_exit_mlp", "cnn_small"], "fedgen.ranges": ["1-4", "5-7"]}
+ON_SERVER = {"method": "fedgen", "fedgen.representation": 8, **TYPES}  # a method that trains on the server
+
+
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [(default_dtype, EXITS), (low_precision, EXITS), (torch.no_grad, ON_SERVER), (torch.inference_mode, ON_SERVER)],
+)
+def test_the_callers_torch_settings_change_no_job(job_file: Path, settings: Any, keys: dict[str, Any]):
+    config = job(job_file, **keys)
+    expected = digests(config)
+    with settings():
+        grad = torch.is_grad_enabled()
+        assert digests(config) == expected
+        assert torch.is_grad_enabled() == grad
+
+
+def test_a_jobs_token_leaves_the_environment(job_file: Path, monkeypatch: pytest.MonkeyPatch):
+    def with_token(config: JobConfig) -> None:
+        os.environ["WANDB_API_KEY"] = "a job's"
+
+    monkeypatch.setattr(grpc_server, "open_run", with_token)
+    for before in (None, "the caller's"):
+        if before is not None:
+            monkeypatch.setenv("WANDB_API_KEY", before)
+        run_in_process(job(job_file))
+        assert os.environ.get("WANDB_API_KEY") == before
+
+
+def test_no_stand_in_for_wandb_stays(job_file: Path):
+    run_in_process(job(job_file))
+    assert not isinstance(getattr(sys.modules.get("wandb"), "init", None), compat._Missing)
+
+
+def test_importing_the_package_leaves_the_environment():
+    code = (
+        "import os; before = dict(os.environ); import fedscale_ext.method, fedscale_ext.entry.in_process;"
+        "print({key: value for key, value in os.environ.items() if before.get(key) != value})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr[-500:]
