@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from fedscale_ext import compat
+from fedscale_ext.core.spec_cache import forget_specs
 
 _WANDB_KEY = "WANDB_API_KEY"  # set for wandb by a job with a token
 _running = threading.RLock()
@@ -22,7 +23,7 @@ _running = threading.RLock()
 def isolated(use_cuda: bool, notice: Callable[[str], None]) -> Iterator[None]:
     """Isolate a job from what the caller has set in this process, and the caller from the job.
 
-    The job gets torch's defaults of precision and gradients. The
+    The job gets torch's defaults of precision and gradients, and no cached cost of a class that was edited since. The
     caller gets its own settings back, the states of torch's generators and the environment.
 
     Args:
@@ -36,6 +37,7 @@ def isolated(use_cuda: bool, notice: Callable[[str], None]) -> Iterator[None]:
     try:
         devices = range(torch.cuda.device_count()) if use_cuda else []
         with torch.random.fork_rng(devices), _torch_defaults(), _wandb():
+            forget_specs()
             yield
     finally:
         _running.release()

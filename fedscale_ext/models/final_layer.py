@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.random_input import random_input
 from fedscale_ext.models.registry import build, skeleton
 
@@ -35,7 +35,7 @@ class FinalLayer:
         return {each: f"{self.name}.{each}" for each in (("weight", "bias") if self.biased else ("weight",))}
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def final_layer(spec: ModelSpec) -> FinalLayer:
     """Return the linear layer that a network runs last; raise UserError unless it gives a logit for each class."""
     module = skeleton(spec).eval()
@@ -54,7 +54,7 @@ def final_layer(spec: ModelSpec) -> FinalLayer:
     return FinalLayer(name, last.in_features, last.bias is not None)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def ends_in_final_layer(spec: ModelSpec) -> bool:
     """Return whether a network of one exit gives its final layer's outputs unchanged, in training and in evaluation."""
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the job's own draws stay as they are

@@ -5,13 +5,13 @@ workspace of a device's library is left out, so that the figures of methods are 
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.registry import build, searched
 from fedscale_ext.models.supernet.family import Searchable
 
@@ -33,7 +33,7 @@ class TrainingMemory(NamedTuple):
         return {"peak_mb": sum(self) / 1e6, **parts}
 
 
-@lru_cache(maxsize=4096)
+@cached_by_spec(4096)
 def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = None, moments: int = 1) -> TrainingMemory:
     """Return the memory of a training step in float32.
 

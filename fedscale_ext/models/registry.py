@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.families import (
     cnn,
     custom_module,
@@ -181,13 +182,13 @@ def skeleton(spec: ModelSpec) -> nn.Module:
         return build(spec)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def parameter_names(spec: ModelSpec) -> tuple[str, ...]:
     """Return the names of the trainable tensors, in the order of the state."""
     return tuple(name for name, tensor in skeleton(spec).named_parameters() if tensor.requires_grad)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def tied_names(spec: ModelSpec) -> Mapping[str, str]:
     """Return the further names of tied tensors, each with its first name in the state.
 

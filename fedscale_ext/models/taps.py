@@ -7,7 +7,6 @@ A family declares them by ``taps(spec)``, names of modules in the order of the f
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -16,6 +15,7 @@ from torch.func import functional_call
 
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.registry import family, searched, skeleton
 
 
@@ -117,7 +117,7 @@ def as_map(output: Tensor, aspect: float) -> Tensor:
     return output.transpose(1, 2).unflatten(2, (rows, length // rows))
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def map_shapes(spec: ModelSpec, names: tuple[str, ...]) -> tuple[tuple[int, int, int], ...]:
     """Return (C, H, W) of each tap as a map; raise UserError if a module does not exist or has no output."""
     if searched(spec):

@@ -4,17 +4,17 @@ The spec of a submodel by index map ``i`` (``submodels.extract``) is ``resized(s
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, cast
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.registry import family, layout, skeleton
 
 FIXED = ("input", "classes")  # groups that data and task fix
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def _group_widths(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
     shapes = {name: tensor.shape for name, tensor in skeleton(spec).state_dict().items()}
     return tuple(

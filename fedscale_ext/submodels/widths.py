@@ -6,13 +6,13 @@ use the leading channels, FedRolex a rolling window. They differ in nothing else
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 
 import torch
 
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.core.parts import part_of
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.core.types import IndexMap
 from fedscale_ext.models.counting import sizes
 from fedscale_ext.models.registry import skeleton
@@ -45,7 +45,7 @@ def narrowed(spec: ModelSpec, rate: float) -> ModelSpec:
     return models.resized(spec, widths_at(spec, rate))
 
 
-@lru_cache(maxsize=64)
+@cached_by_spec(64)
 def rate_of(spec: ModelSpec, parameters: float) -> float:
     """Return the rate in (0, 1] at which ``narrowed`` comes nearest to this number of parameters."""
     models.check_resizable(spec)

@@ -7,13 +7,13 @@ objective
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.core.types import State
 
 GROUP = "classes"  # name of the class group in every family's layout
@@ -29,7 +29,7 @@ def masked(logits: Tensor, present_classes: Tensor) -> Tensor:
     return torch.where(present_classes, logits, torch.zeros((), dtype=logits.dtype, device=logits.device))
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def class_axes(spec: ModelSpec) -> Mapping[str, int]:
     """Return the axis of the classes of each tensor that has one, by tensor name."""
     return {

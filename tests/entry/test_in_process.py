@@ -1,5 +1,6 @@
 """A job in the caller's process: it computes what it would in one of its own, and leaves the caller's settings."""
 
+import importlib
 import io
 import logging
 import os
@@ -167,3 +168,27 @@ def test_importing_the_package_leaves_the_environment():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr[-500:]
+
+
+NET = """
+from torch import nn
+class Net(nn.Sequential):
+    def __init__(self, num_classes):
+        super().__init__(nn.Flatten(), nn.Linear(784, {width}), nn.ReLU(), nn.Linear({width}, num_classes))
+"""
+
+
+def test_a_class_that_was_loaded_anew_has_its_new_cost(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    macs = []
+    for width in (8, 24):
+        (tmp_path / "edited_net.py").write_text(NET.format(width=width))
+        importlib.invalidate_caches()
+        if width == 24:
+            importlib.reload(sys.modules["edited_net"])
+        summary = run_in_process(
+            job(job_file, model="edited_net:Net", method="heterofl", capacity_model="cnn_small", job_name=f"net{width}")
+        )
+        macs.append(max(model["cost"]["forward_macs"] for model in summary["models"]))
+    sys.modules.pop("edited_net")
+    assert macs[1] == 3 * macs[0]

@@ -1,6 +1,5 @@
 """Networks whose second derivatives cost no more than need be, where torch has no good ones of its own."""
 
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch.nn import functional
 
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss.batch_norm import batch_norm
 from fedscale_ext.methods.moss.convolutions import grouped_conv2d
@@ -44,7 +44,7 @@ class TwiceDifferentiable(PlainAttention):
         return super().__torch_function__(func, types, args, kwargs)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def lacking_derivative(spec: ModelSpec) -> str | None:
     """Return torch's sentence on an operation of a network that has no second derivative; None if all have one."""
     module, state = skeleton(spec).train(), initial_state(spec, 0)

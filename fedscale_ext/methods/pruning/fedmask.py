@@ -21,13 +21,13 @@ really exchange here is dense.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.method import (
     About,
     ClientSamples,
@@ -214,7 +214,7 @@ class MaskExecutor(MultiModelExecutor):
         return MaskClient(conf, self.bench, **{name: params[name] for name in ("threshold", "lr") if name in params})
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def mask_bytes(spec: ModelSpec) -> int:
     """Bytes of a bit for each weight that has one, tensor by tensor."""
     weights = masks.prunable(dict(skeleton(spec).named_parameters()))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import hold_out, trained_on
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.core.types import State, Task
 from fedscale_ext.method import (
     ClientSamples,
@@ -121,7 +121,7 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-@lru_cache(maxsize=2)
+@cached_by_spec(2)
 def initial_weights(spec: ModelSpec, seed: int) -> State:
     """theta_0, as the aggregator drew it, so that it need not travel."""
     return models.initial_state(spec, seed)

@@ -10,7 +10,6 @@ keeps some for each p.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fedscale_ext.core.client_config import ClientConfig
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.method import (
     About,
     ClientSamples,
@@ -144,7 +144,7 @@ class FjordClient(MultiModelClient):
         return {**result(conf, len(client_data), losses), "update_weight": model.state_dict()}
 
 
-@lru_cache(maxsize=256)
+@cached_by_spec(256)
 def _skeleton(spec: ModelSpec, widths: Widths) -> tuple[nn.Module, Mapping[str, tuple[slice, ...]]]:
     return skeleton(models.resized(spec, dict(widths))), leading(models.layout(spec), dict(widths))
 

@@ -14,7 +14,6 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
@@ -24,6 +23,7 @@ from torch import nn
 from fedscale_ext import compat
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.channels import channel_layout
 from fedscale_ext.models.channels.narrowing import narrow
 from fedscale_ext.models.dropout import Dropout
@@ -107,7 +107,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
     return child
 
 
-@lru_cache(maxsize=64)
+@cached_by_spec(64)
 def _layout(spec: ModelSpec) -> Layout:
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # the job's own draws stay as they are
         return channel_layout(_full_network(spec), spec["input_shape"])
@@ -223,7 +223,7 @@ def _check_output(spec: ModelSpec) -> None:
         )
 
 
-@lru_cache(maxsize=1024)
+@cached_by_spec(1024)
 def _check_forward_of_narrower(spec: ModelSpec) -> None:
     try:
         _output_shape(spec)
