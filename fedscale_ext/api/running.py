@@ -72,6 +72,7 @@ def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Resu
     from fedscale_ext.entry.in_process import run_in_process
     from fedscale_ext.entry.isolation import isolated
 
+    jobs.check_name(config.fedscale.job_name)
     with isolated(config.fedscale.use_cuda, display.notice):
         preparation.check_inputs(config)
     idle, name = idle_keys(config), config.fedscale.job_name

@@ -52,6 +52,8 @@ def test_progress_can_be_silent(job_file: Path, capfd: pytest.CaptureFixture[str
     [
         ("quickstrat", {}, "did you mean 'quickstart'"),
         (None, {"ronds": 3}, "unknown job_conf key 'ronds'; did you mean 'rounds'"),
+        (None, {"job_name": "../../esc"}, "job_name '../../esc' must be a file name"),
+        (None, {"job_name": ""}, "job_name '' must be a file name"),
         (None, {"rounds": 0}, "key 'rounds' is 0; it must be above zero"),
         (None, {"resume": True}, "has no checkpoint below"),
         (None, {"data_dir": "nowhere"}, "nowhere"),
