@@ -15,6 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from operator import methodcaller
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -156,6 +157,7 @@ def _imported_class(network: str) -> type[nn.Module]:
     source, _, name = network.partition(":")
     if "" not in sys.path:
         sys.path.append("")
+    _check_source(network, source)
     try:
         named = getattr(importlib.import_module(source), name, None)
     except ImportError as error:
@@ -171,6 +173,26 @@ def _imported_class(network: str) -> type[nn.Module]:
         what = "has no" if named is None else "is no nn.Module class:"
         raise UserError(f"model {network}: {source} {what} {name}; {_FORM}")
     return named
+
+
+def _check_source(network: str, source: str) -> None:
+    """Raise UserError if this process has a module of another file than a new process would load under its name."""
+    module = sys.modules.get(source)
+    loaded = getattr(module, "__file__", None)
+    if loaded is None or getattr(module, "__spec__", None) is None:  # typed in, or the program itself
+        return
+    origin, folders, name = None, None, ""
+    for part in source.split("."):
+        name = f"{name}.{part}".lstrip(".")
+        spec = next(filter(None, (finder.find_spec(name, folders) for finder in sys.meta_path)), None)
+        if spec is None:
+            return
+        origin, folders = spec.origin, spec.submodule_search_locations
+    if origin is not None and Path(origin).resolve() != Path(loaded).resolve():
+        raise UserError(
+            f"model {network}: this process has loaded {source} from {loaded}, and a new one would load {origin}; "
+            "restart Python to use that, or go back to the folder of the first"
+        )
 
 
 def _torchvision_network(name: str, channels: int, arguments: dict[str, Any]) -> nn.Module:

@@ -1,5 +1,8 @@
 """Any nn.Module as a model: named, built, costed, cut, trained side by side, refused in one sentence."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -135,3 +138,25 @@ def test_timm_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
     with pytest.raises(UserError, match=r"needs timm: pip install 'fedscale_ext\[timm\]'"):
         spec_of("timm:resnet18")
+
+
+def test_a_module_of_another_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
+    for folder in ("one", "two"):
+        (tmp_path / folder / "pack").mkdir(parents=True)
+        for name in ("pack/__init__.py", "pack/moved_net.py", "moved_net.py"):
+            (tmp_path / folder / name).write_text("from tests.models.channels.networks import Net\n")
+    monkeypatch.chdir(tmp_path / "one")
+    for model in ("moved_net:Net", "pack.moved_net:Net"):
+        spec_of(model)
+    monkeypatch.chdir(tmp_path / "two")
+    for name in ("moved_net", "pack.moved_net"):
+        loaded, new = (tmp_path / folder / f"{name.replace('.', '/')}.py" for folder in ("one", "two"))
+        with pytest.raises(
+            UserError, match=f"has loaded {name} from {loaded}, and a new one would load {new}; restart"
+        ):
+            spec_of(f"{name}:Net")
+    monkeypatch.chdir(tmp_path / "one")
+    spec_of("moved_net:Net")
+    for name in ("moved_net", "pack", "pack.moved_net"):
+        del sys.modules[name]
