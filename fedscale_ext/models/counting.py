@@ -55,11 +55,14 @@ def measure(module: nn.Module, input_shape: tuple[int, ...]) -> Cost:
         MACs, parameters and bytes.
 
     Raises:
-        UserError: If nothing was counted. The counter does not see every operation, and a model without cost would fit
-            every device.
+        UserError: If no parameter is trainable, or nothing was counted. The counter does not see every operation, and a
+            model without cost would fit every device.
 
     """
-    forward, training = count(module, torch.empty(BATCH, *input_shape, device="meta"))
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise UserError(f"{type(module).__name__} has no trainable parameter; leave requires_grad of some true")
+    with torch.device("meta"):  # of tensors that the forward pass makes, too
+        forward, training = count(module, torch.empty(BATCH, *input_shape))
     if forward == 0 or training == forward:
         raise UserError(
             f"no multiply-accumulates were counted in the forward or backward pass of {type(module).__name__}; "

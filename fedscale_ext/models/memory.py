@@ -65,7 +65,7 @@ def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = No
             saved_storages[storage._cdata] = storage.nbytes(), storage
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.device("meta"), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = module(x)
     parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     used = torch.autograd.grad(output.sum(), list(parameters.values()), allow_unused=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fedscale_ext import compat
 from fedscale_ext.core.errors import UserError, one_line
@@ -222,7 +223,11 @@ def _timm_network(name: str, side: int, arguments: dict[str, Any]) -> nn.Module:
 def _output_shape(spec: ModelSpec) -> torch.Size:
     """Return the shape of the output for two samples; nothing is computed."""
     with torch.device("meta"):
-        output = build(spec)(torch.empty(_BATCH, *spec["input_shape"]))
+        module = build(spec)
+        if any(map(is_lazy, [*module.parameters(), *module.buffers()])):
+            raise UserError(f"model {spec['network']} has lazy layers; give each layer its number of inputs, as in "
+                            "nn.Linear(16, 8) in place of nn.LazyLinear(8)")  # fmt: skip
+        output = module(torch.empty(_BATCH, *spec["input_shape"]))
     if not isinstance(output, torch.Tensor):
         raise TypeError(f"the forward pass returns {type(output).__name__}, not logits")
     return output.shape

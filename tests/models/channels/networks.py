@@ -214,3 +214,29 @@ class Random(nn.Module):
             else:
                 x = layer(x)
         return self.head(functional.adaptive_avg_pool2d(x * self.scale, 2).flatten(1))
+
+
+class Lazy(nn.Sequential):
+    """A network that knows its number of inputs after its first pass only."""
+
+    def __init__(self, num_classes: int):
+        super().__init__(nn.Flatten(), nn.LazyLinear(num_classes))
+
+
+class Frozen(nn.Sequential):
+    """A network that nothing trains."""
+
+    def __init__(self, num_classes: int):
+        super().__init__(nn.Flatten(), nn.Linear(64, num_classes))
+        self.requires_grad_(False)
+
+
+class Noisy(nn.Sequential):
+    """A network that makes a tensor in its forward pass."""
+
+    def __init__(self, num_classes: int):
+        super().__init__(nn.Flatten(), nn.Linear(64, num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = super().forward(x)
+        return output + torch.randn(output.shape[1])

@@ -13,6 +13,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models import registry
 from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families.headed import headed
+from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.submodels import count_mean, extract, narrowed, window
 from fedscale_ext.submodels.coverage import coverage
@@ -138,6 +139,22 @@ def test_timm_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
     with pytest.raises(UserError, match=r"needs timm: pip install 'fedscale_ext\[timm\]'"):
         spec_of("timm:resnet18")
+
+
+def test_lazy_layers_are_refused() -> None:
+    with pytest.raises(UserError, match=f"model {HERE}:Lazy has lazy layers; give each layer its number of inputs"):
+        spec_of(f"{HERE}:Lazy")
+
+
+def test_a_network_without_trainable_parameters_is_refused_for_that() -> None:
+    with pytest.raises(UserError, match="Frozen has no trainable parameter; leave requires_grad of some true"):
+        models.cost(spec_of(f"{HERE}:Frozen"))
+
+
+def test_a_forward_pass_may_make_tensors() -> None:
+    spec = spec_of(f"{HERE}:Noisy")
+    assert models.cost(spec).forward_macs == 64 * 3
+    assert training_memory(spec, 2).activations > 0
 
 
 def test_a_module_of_another_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
