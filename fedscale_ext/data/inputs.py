@@ -62,6 +62,8 @@ def _noted(inputs: Inputs, shape: Shape, conversions: Conversions, notice: Calla
 def _read(source: Path | np.ndarray, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:
     if isinstance(source, np.ndarray):
         return _of_array(_npz(Path("the inputs"), data_set).pixels(source, "inputs"), data_set, shape, conversions)
+    if not isinstance(source, Path):
+        raise UserError(f"inputs are {type(source).__name__}; give a NumPy array, or the path of a file or a folder")
     path = source.expanduser()
     if not path.exists():
         raise UserError(f"{path} does not exist")

@@ -215,9 +215,14 @@ class LoadedJob:
 
     def client_number(self, name: str) -> int:
         """Return the number of a client, from 1 on, by the name that the data give it; UserError for no such client."""
-        names = list(self.clients.names or ()) if self.clients is not None else []
+        if self.clients is None or not self.clients.names:
+            raise UserError(
+                f"{self.name} tells of no client {name!r:.80}: {self.folder / CLIENTS} is missing or has no names; "
+                "restore it, or run the job again"
+            )
+        names = list(self.clients.names)
         if name not in names:
-            raise UserError(f"{self.name} tells of no client {name!r}{meant_or_known(name, names)}")
+            raise UserError(f"{self.name} tells of no client {name!r:.80}{meant_or_known(str(name), names)}")
         return names.index(name) + 1
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ def trained(job_file: Path, **keys: Any) -> LoadedJob:
 @pytest.fixture(scope="module")
 def job(session_job_file: Path) -> LoadedJob:
     return trained(session_job_file, job_name="predicting")
+
+
+def names(job: LoadedJob) -> list[str]:
+    assert job.clients is not None and job.clients.names is not None
+    return list(job.clients.names)
 
 
 def right(job: LoadedJob) -> list[int]:
@@ -253,6 +259,28 @@ def test_bad_inputs_are_one_sentence(job: LoadedJob, tmp_path: Path, call: Any, 
     assert job.clients is not None and job.clients.names
     code, out, err = call("predict", str(job.folder), str(tmp_path / name), "--client", job.clients.names[0])
     assert code == 2 and not out and sentence in " ".join(err.split()) and "Traceback" not in err
+
+
+@pytest.mark.parametrize("inputs", [None, [[0]], torch.zeros(1, 28, 28)], ids=lambda value: type(value).__name__)
+def test_inputs_of_another_type_are_one_sentence(job: LoadedJob, inputs: Any) -> None:
+    sentence = f"inputs are {type(inputs).__name__}; give a NumPy array, or the path of a file or a folder"
+    with pytest.raises(UserError, match=sentence):
+        fedscale_ext.load(job.folder).predict(names(job)[0], inputs)
+
+
+@pytest.mark.parametrize("client", [0, 1, None])
+def test_a_number_for_a_client_is_one_sentence(job: LoadedJob, client: Any) -> None:
+    with pytest.raises(UserError, match=f"tells of no client {client}; "):
+        job.client_number(client)
+
+
+def test_a_missing_file_of_clients_is_named(job: LoadedJob, tmp_path: Path) -> None:
+    shutil.copytree(job.folder, tmp_path / "copy")
+    (tmp_path / "copy" / "clients.safetensors").unlink()
+    with pytest.raises(
+        UserError, match=r"tells of no client 'w0001': .*clients\.safetensors is missing or has no names"
+    ):
+        load_job(tmp_path / "copy").client_number("w0001")
 
 
 def test_a_client_that_is_not_there_is_one_sentence(job: LoadedJob) -> None:
