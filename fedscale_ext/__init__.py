@@ -21,7 +21,7 @@ def run(
     ``localhost``, which is faster, and ``fedscale driver stop`` ends it. ``progress`` is shown on standard error,
     in a notebook below the cell. An interrupt (Ctrl-C, or a notebook's stop) ends the job, and KeyboardInterrupt is
     raised; ``resume=True`` continues its last run. Raises ``fedscale_ext.method.UserError`` with one sentence for bad
-    input and for a job that failed. Jobs of
+    input and for a job that failed. In this process, an exception in a hook of a method is raised as it is. Jobs of
     several threads take turns.
     """
     from fedscale_ext.api.running import run as run_job
