@@ -65,7 +65,7 @@ def arm_labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str
     firsts = [group[0] for group in groups]
     methods = [str(job.header["method"]) for job in firsts]
     tries = [methods, [f"{method}, {data[job.data_key]}" for method, job in zip(methods, firsts, strict=True)]]
-    tries.append([_with_settings(job, firsts, data) or name for job, name in zip(firsts, names, strict=True)])
+    tries.append([label or name for label, name in zip(_with_settings(firsts, data), names, strict=True)])
     cut = [[short(label) for label in labels] for labels in tries]
     labels = [
         next((labels[index] for labels, seen in zip(tries, cut, strict=True) if seen.count(seen[index]) == 1), name)
@@ -83,14 +83,22 @@ def _jobs_name(jobs: Sequence[LoadedJob]) -> str:
     return without_seeds([(job.name, job.seed) for job in jobs]) or jobs[0].name
 
 
-def _with_settings(job: LoadedJob, jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> str | None:
-    """The method, the data where they differ, and what differs within both; None where that is too much."""
-    method = job.header["method"]
-    rivals = [other for other in jobs if other.header["method"] == method]
-    alike = [other for other in rivals if other.data_key == job.data_key]
-    different = [key for key in differences(alike) if key != "data_dir"]
-    if len(different) > _NAMED_SETTINGS:
-        return None
-    data = [names[job.data_key]] if len(alike) < len(rivals) else []
-    settings = [f"{key.rpartition('.')[2]} {job.shown_setting(key)}" for key in different]
-    return ", ".join([method, *data, *settings])
+def _with_settings(jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> list[str | None]:
+    """For each job the method, the data where they differ, and what differs within both; None where that is too
+    much."""
+    alike: dict[str, dict[DataKey, list[LoadedJob]]] = {}  # by method and data
+    for job in jobs:
+        alike.setdefault(str(job.header["method"]), {}).setdefault(job.data_key, []).append(job)
+    different = {
+        (method, data): [key for key in differences(group) if key != "data_dir"]
+        for method, groups in alike.items()
+        for data, group in groups.items()
+    }
+    labels: list[str | None] = []
+    for job in jobs:
+        method = str(job.header["method"])
+        keys = different[method, job.data_key]
+        data = [names[job.data_key]] if len(alike[method]) > 1 else []
+        settings = [f"{key.rpartition('.')[2]} {job.shown_setting(key)}" for key in keys[:_NAMED_SETTINGS]]
+        labels.append(None if len(keys) > _NAMED_SETTINGS else ", ".join([method, *data, *settings]))
+    return labels

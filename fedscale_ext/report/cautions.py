@@ -39,7 +39,7 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
         notes.append(f"These jobs ran with different contents of {names}: jobs with the same contents share a row.")
     notes += [sentence for arm in arms for sentence in repeat_words(arm)]
     notes += _mask_words(arms)
-    if any(not one.same_setting(other, key) for one, other in combinations(jobs, 2) for key in DEVICE_FILES):
+    if any(_differ(jobs, key) for key in DEVICE_FILES):
         notes.append(f"These jobs ran on different devices ({_device_words(arms)}): costs and virtual time do not "
                      "compare, and the best are marked among the same devices only.")  # fmt: skip
     if sentence := _affords_words(arms):
@@ -70,6 +70,12 @@ def cautions(arms: Sequence[Arm]) -> list[str]:
     if len({frozenset(arm.seeds) for arm in arms}) > 1:
         notes.append("The rows have different seeds: differences between rows are also differences between seeds.")
     return notes
+
+
+def _differ(jobs: Sequence[LoadedJob], key: str) -> bool:
+    """Whether two of the jobs have a setting differently; those that have it in one way count once."""
+    distinct = {(job.compared_by(key), job.compared_value(key), repr(job.settings.get(key))): job for job in jobs}
+    return any(not one.same_setting(other, key) for one, other in combinations(distinct.values(), 2))
 
 
 def _beyond_words(arm: Arm) -> str:

@@ -1,10 +1,10 @@
 """A job as its folder tells of it, finished or not: what reports and leaderboards are made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -144,9 +144,30 @@ class LoadedJob:
             return bool(mine == others)
         return bool(_contents(mine, self.named_files[key]) == _contents(others, other.named_files[key]))
 
+    def compared_by(self, key: str) -> Literal["nothing", "contents", "value"]:
+        """Return what :meth:`same_setting` compares of a setting, if the other job has the same kind of it."""
+        if self._leaves_unread(key):
+            return "nothing"
+        return "contents" if key in self.named_files else "value"
+
+    def compared_value(self, key: str) -> Hashable:
+        """Return the value that jobs of one :meth:`compared_by` share exactly where the setting is the same."""
+        how, value = self.compared_by(key), self.settings.get(key)
+        if how == "nothing":
+            return None
+        return _hashable(_contents(value, self.named_files[key]) if how == "contents" else value)
+
     def _leaves_unread(self, key: str) -> bool:
-        # a key of the job may be unread because one of the method was set, whose default would leave it read
-        return is_unread(self._params | self._configured if "." in key else self._configured, key)
+        if key not in self._unread:
+            # a key of the job may be unread because one of the method was set, whose default would leave it read
+            settings = self._params | self._configured if "." in key else self._configured
+            self._unread[key] = is_unread(settings, key)
+        return self._unread[key]
+
+    @cached_property
+    def _unread(self) -> dict[str, bool]:
+        """Whether the job leaves a key unread, for the keys that were asked about."""
+        return {}
 
     def shown_setting(self, key: str, *, contents: bool = False) -> str:
         """A setting in words: the name of a file, with the head of its digest where ``contents``, and the learning rate
@@ -231,6 +252,15 @@ def _contents(value: Any, digests: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [_contents(entry, digests) for entry in value]
     return digests.get(value, value) if isinstance(value, str) else value
+
+
+def _hashable(value: Any) -> Hashable:
+    """A JSON value as one that is equal to others exactly where the JSON values are."""
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(entry)) for key, entry in value.items())
+    return value
 
 
 class NoRound(UserError):

@@ -1,18 +1,22 @@
 """Which jobs are one arm."""
 
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from written_job import write_job
 
+from fedscale_ext.report import loading
 from fedscale_ext.report.arm_labels import differences, settings_table
 from fedscale_ext.report.arms import Arm
 from fedscale_ext.report.cautions import cautions
 from fedscale_ext.report.columns import BY_KEY
 from fedscale_ext.report.competing import best
 from fedscale_ext.report.grouping import arms_of
-from fedscale_ext.report.loading import LoadedJob, load_job
+from fedscale_ext.report.loading import DEVICE_FILES, LoadedJob, load_job
 
 
 def test_jobs_that_differ_in_their_seed_are_one_arm(arms):
@@ -113,3 +117,78 @@ def test_jobs_that_differ_in_what_a_hyperparameter_switches_off_are_one_arm(tmp_
     assert len(arms_of(off)) == 1 and not differences(off)
     assert len(arms_of(on)) == 2 and "scalefl.gamma" in differences(on)
     assert "scalefl.gamma" in differences([off[0], on[1]])  # which one of them reads
+
+
+def grouped_in_pairs(jobs: list[LoadedJob]) -> list[list[LoadedJob]]:
+    """The definition: a job joins the first arm with none of whose jobs it differs."""
+    groups: list[list[LoadedJob]] = []
+    for job in jobs:
+        for group in groups:
+            if all(job.data_key == other.data_key and not differences([job, other]) for other in group):
+                group.append(job)
+                break
+        else:
+            groups.append([job])
+    return groups
+
+
+CHOICES: list[dict[str, list[Any]]] = [
+    {"stop_gain": [None, 0.5], "stop_patience": [3, 10, 100], "device_conf_file": ["a.json", "b.json"]},
+    {"sample_mode": ["random", "oort"], "clip_bound": [0.8, 0.9], "eval_interval": [1, 1.0, 2]},
+    {
+        "heterofl.clip_norm": [5.0],
+        "clip_norm": [1.0, 2.0],
+        "heterofl.mask": [True, False],
+        "own_classes": [True, False],
+    },
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("draw", range(4))
+def test_arms_are_those_of_a_comparison_in_pairs(tmp_path: Path, choices: dict[str, list[Any]], draw: int):
+    random = Random(draw)
+    written = load_job(write_job(tmp_path / "job", method="heterofl"))
+    jobs = []
+    for seed in range(24):
+        settings = {key: random.choice(values) for key, values in choices.items() if random.random() < 0.8}
+        digests = {name: random.choice(["11", "22"]) for name in ("a.json", "b.json")}
+        files = random.choice([{}, {"device_conf_file": digests}])
+        config = {**written.header["config"], "seed": seed, "device_conf_file": "a.json", **settings}
+        header = {**written.header, "seed": seed, "config": config, "named_files": files,
+                  "params": random.choice([{}, {"clip_norm": 5.0}])}  # fmt: skip
+        jobs.append(replace(written, header=header))
+    expected = grouped_in_pairs(jobs)
+    assert 1 < len(expected) < len(jobs)
+    assert [arm.seeds for arm in arms_of(jobs)] == [[job.seed for job in group] for group in expected]
+    device_files = {key for one, other in combinations(jobs, 2) for key in differences([one, other])} & {*DEVICE_FILES}
+    assert any("different devices" in sentence for sentence in cautions(arms_of(jobs))) == bool(device_files)
+
+
+def test_the_work_to_compare_jobs_grows_with_their_number_and_not_with_its_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    judged: list[str] = []  # settings, each time that a job learns whether it reads one
+    compared: list[str] = []
+    same_setting = LoadedJob.same_setting
+
+    def counted(job: LoadedJob, other: LoadedJob, key: str) -> bool:
+        compared.append(key)
+        return same_setting(job, other, key)
+
+    monkeypatch.setattr(loading, "is_unread", lambda job, key: bool(judged.append(key)))
+    monkeypatch.setattr(LoadedJob, "same_setting", counted)
+    written = load_job(write_job(tmp_path / "job"))
+
+    def work(count: int) -> tuple[int, int]:
+        judged.clear()
+        compared.clear()
+        rates = [0.1 * (1 + seed // 2) for seed in range(count)]
+        headers = [{**written.header, "seed": seed, "config": {**written.header["config"], "learning_rate": rate}}
+                   for seed, rate in enumerate(rates)]  # fmt: skip
+        arms = arms_of([replace(written, header=header) for header in headers])
+        assert len(arms) == count // 2 and len(cautions(arms)) == 1
+        return len(judged), len(compared)
+
+    few, many = work(4), work(16)
+    assert 0 < many[0] <= 4 * few[0] and 0 < many[1] <= 8 * few[1]
