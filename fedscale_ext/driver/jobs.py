@@ -32,6 +32,7 @@ _LISTED = 5  # most jobs that a message names
 TLS_FILES = {"--tls-ca": "tls_ca", "--tls-cert": "tls_executor_cert", "--tls-key": "tls_executor_key"}
 _JOIN_FILES = {"--token-file": "token_file", **TLS_FILES}
 _OF_A_START = {"aggregator", "executor", run_lock.NAME}  # in the folder of a run that has not begun
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _KEPT_NOTICES = 100  # of a job's record; output.log has all
 
 
@@ -178,7 +179,7 @@ def folder(name: str) -> Path:
 
 def check_name(name: str) -> None:
     """Check that a job can have this name; UserError otherwise."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+    if not _NAME.fullmatch(name):
         raise UserError(
             f"job_name {name!r:.80} must be a file name of 1 to 100 letters, digits, '_', '-' and '.', and begin with "
             "a letter, a digit or '_'"
@@ -202,15 +203,17 @@ def names() -> list[str]:
 
 def read(name: str) -> Job | None:
     """The record of a job, or None if there is none."""
-    path = folder(name) / "job.json" if name in names() else None
-    if path is None:
+    if not _NAME.fullmatch(name):
         return None
+    path = state_dir() / "jobs" / name / "job.json"  # folder() would create one for no job
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         data["driver"] = Proc(**data["driver"])
         data["children"] = [Proc(**child) for child in data["children"]]
         data["cluster"] = data.get("cluster") or {}  # earlier releases wrote null
         return Job(**data)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (ValueError, TypeError, KeyError):
         raise DamagedRecord(f"the record {path} of job {name} is damaged; delete that folder") from None
 

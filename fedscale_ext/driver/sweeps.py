@@ -89,8 +89,11 @@ def names() -> list[str]:
 
 def read(name: str) -> Sweep | None:
     """A sweep by its name, None if there is none."""
-    if name not in names():
-        return None
+    return _read(name) if name in names() else None
+
+
+def _read(name: str) -> Sweep:
+    """The sweep whose record there is."""
     path = folder() / f"{name}.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -208,8 +211,7 @@ def recorded() -> tuple[list[Sweep], list[DamagedRecord]]:
     intact, damaged = [], []
     for name in names():
         try:
-            if (sweep := read(name)) is not None:
-                intact.append(sweep)
+            intact.append(_read(name))
         except DamagedRecord as error:
             damaged.append(error)
     return intact, damaged

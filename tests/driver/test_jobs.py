@@ -138,6 +138,30 @@ def test_record_is_read_back(state):
     assert jobs.read("fake") == written
 
 
+def test_records_are_read_without_a_list_of_all(state, monkeypatch):
+    jobs.write(job(Proc("driver", 5, 1.5)))
+    monkeypatch.setattr(jobs, "names", lambda: pytest.fail("listed all jobs"))
+    assert jobs.read("fake").name == "fake" and job_status.row("fake")[:2] == ["fake", "failed"]
+    assert job_status.row_in_sweep("other", None)[:2] == ["other", "not begun"]
+    assert [jobs.read(name) for name in ("other", "../jobs/fake", "", "a" * 300, "fake/job.json", "nul\0")] == [
+        None
+    ] * 6
+    assert [path.name for path in (state / "jobs").iterdir()] == ["fake"]
+    (state / "jobs" / "file").write_text("no folder")
+    assert jobs.read("file") is None
+
+
+def test_all_sweeps_are_read_with_one_list_of_them(state, monkeypatch):
+    point = sweeps.Point("fake", "fake", None, ())
+    for number in range(3):
+        sweeps.write(sweeps.Sweep(f"s{number}", "conf.yml", (), {}, (point,), Proc("sweep", 5, 1.5)))
+    lists, names = [], sweeps.names
+    monkeypatch.setattr(sweeps, "names", lambda: lists.append(1) or names())
+    intact, damaged = sweeps.recorded()
+    assert ([sweep.name for sweep in intact], damaged, len(lists)) == (["s0", "s1", "s2"], [], 1)
+    assert sweeps.read("../sweeps/s0") is None and sweeps.read("s0") == intact[0]
+
+
 def test_reader_never_sees_half_a_record(state):
     jobs.write(job(Proc("driver", 1, 1.0)))
     stop = threading.Event()
