@@ -72,7 +72,7 @@ class Coordinator(NoPickle, Aggregator):
         self.wandb = open_run(config)
         self.config = config
         self.emit = emit
-        self.pool = ModelPool()
+        self.pool = ModelPool(config.job.method)
         self._encoded = EncodedModels(self.pool)
         self._kinds = kinds_by_event(self.Executor.kinds)
         job = config.job

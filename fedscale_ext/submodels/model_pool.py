@@ -1,11 +1,12 @@
 """The aggregator's models by key, and the submodels (parts) that are extracted from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from fedscale_ext import models
+from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import IndexMap, Model, Part, State
 from fedscale_ext.models.registry import tied_names
@@ -13,9 +14,15 @@ from fedscale_ext.submodels.coverage import coverage, extract
 
 
 class ModelPool:
-    """Models by key, in the order in which they were added."""
+    """Models by key, in the order in which they were added.
 
-    def __init__(self) -> None:
+    Args:
+        method: Name of the method that fills it, for errors.
+
+    """
+
+    def __init__(self, method: str = "of the job") -> None:
+        self._method = method
         self._models: dict[str, Model] = {}
 
     def add(self, key: str, spec: ModelSpec, state: State) -> Model:
@@ -103,11 +110,31 @@ class ModelPool:
         Its parts stay unchanged. If it is a part itself, it differs from its reference until that is updated. Further
         names of a tensor (tied weights) get what the first one has: methods may treat only that as a parameter, and
         the network would load the last one.
+
+        Raises:
+            UserError: If the state lacks a tensor of the model, or has another name, shape or dtype.
+
         """
         model = self._models[key]
+        self._check_fits(model, state)
         tied = {name: state[first] for name, first in tied_names(model.spec).items() if {name, first} <= state.keys()}
         model.state = {**state, **tied} if tied else state  # the same object is encoded once
         model.version += 1
+
+    def _check_fits(self, model: Model, state: Any) -> None:
+        """Compare a new state's names, shapes and dtypes with those of the state that it replaces."""
+        if not isinstance(state, Mapping):
+            fault = f"is a value of type {type(state).__name__}; model {model.key!r} takes a dict of tensors"
+        elif missing := next((name for name in model.state if name not in state), None):
+            fault = f"lacks {missing!r} of model {model.key!r}; pass all of its tensors"
+        elif len(state) > len(model.state):
+            other = next(name for name in state if name not in model.state)
+            fault = f"has {other!r}, which model {model.key!r} lacks{did_you_mean(other, model.state)}"
+        else:
+            faults = (_misfit(model.key, name, state[name], tensor) for name, tensor in model.state.items())
+            fault = next(filter(None, faults), "")
+        if fault:
+            raise UserError(f"the state that method {self._method} passes to pool.update {fault}")
 
     def drop_transient(self) -> None:
         """Remove the models that exist for one round only."""
@@ -162,6 +189,18 @@ class ModelPool:
     def newest(self) -> Model:
         """Return the model that was added last."""
         return next(reversed(self._models.values()))
+
+
+def _misfit(key: str, name: str, new: Any, old: torch.Tensor) -> str | None:
+    """Return why a new tensor cannot replace one of model ``key``; None if it can."""
+    if not isinstance(new, torch.Tensor):
+        return f"has a value of type {type(new).__name__} as {name!r} of model {key!r}, and a tensor belongs there"
+    if new.shape != old.shape:
+        shapes = list(new.shape), list(old.shape)
+        return f"has {name!r} with shape {shapes[0]}, and model {key!r} has it with shape {shapes[1]}"
+    if new.dtype != old.dtype:
+        return f"has {name!r} in {new.dtype}, and model {key!r} has it in {old.dtype}; convert it"
+    return None
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
