@@ -166,7 +166,8 @@ def test_importing_the_package_leaves_the_environment():
         "import os; before = dict(os.environ); import fedscale_ext.method, fedscale_ext.entry.in_process;"
         "print({key: value for key, value in os.environ.items() if before.get(key) != value})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    fresh = {key: value for key, value in os.environ.items() if not key.startswith("MASTER_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=fresh)
     assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr[-500:]
 
 
