@@ -8,13 +8,13 @@ before a checkpoint that needs them.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-import numpy as np
 import torch
 
 from fedscale_ext.core.errors import UserError
@@ -64,6 +64,8 @@ class ClientFiles:
         self._cached_at: dict[tuple[str, int], CachedAt] = {}  # of what :meth:`read` returns
         self._next_cached_at: dict[tuple[str, int], CachedAt] = {}  # of what this round has written
         self._versions: dict[tuple[str, int], list[int]] = {}  # rounds of the files that there are
+        self._ends: set[int] = set()  # rounds of the checkpoints for which files were last dropped
+        self._unsettled: set[tuple[str, int]] = set()  # whose files have changed since
         self._digests: tuple[int, dict[str, str]] = (0, {})  # of the last round that wrote: its number, and by file
         self._pending: dict[Path, tuple[int, Future[str]]] = {}  # files that threads write: their bytes and digest
 
@@ -103,6 +105,7 @@ class ClientFiles:
         self._next_cached_at.pop((key, client), None)
         if round not in (versions := self._versions.setdefault((key, client), [])):
             versions.append(round)
+        self._unsettled.add((key, client))
 
     def set_cached(self, key: str, client: int, where: CachedAt) -> None:
         """Note who has what was just written of a client."""
@@ -189,15 +192,21 @@ class ClientFiles:
                     path.unlink()
         for versions in self._versions.values():
             versions.sort()
+        self._unsettled = set(self._versions)
 
     def drop_unneeded(self, checkpoints: Iterable[int]) -> None:
         """Remove the files that no checkpoint needs; ``checkpoints`` are rounds, this one's included."""
         self.finish()  # a file that is written after its removal would stay
-        ends = np.array(sorted(checkpoints))
-        for (key, client), versions in self._versions.items():
+        ends = sorted(checkpoints)
+        # while all earlier checkpoints stay, they need the files that they needed
+        all_stay = self._ends <= set(ends)
+        looked_at = {each: self._versions[each] for each in self._unsettled} if all_stay else self._versions
+        for (key, client), versions in looked_at.items():
             if len(versions) > 1:
                 # a checkpoint needs the newest file that was there by then
-                needed = {versions[index] for index in np.searchsorted(versions, ends, side="right") - 1 if index >= 0}
-                for round in set(versions) - needed:
+                later = [bisect_left(ends, version) for version in versions] + [len(ends)]
+                needed = [version for index, version in enumerate(versions) if later[index] < later[index + 1]]
+                for round in set(versions).difference(needed):
                     self._path(key, client, round).unlink(missing_ok=True)
-                self._versions[key, client] = sorted(needed)
+                self._versions[key, client] = needed
+        self._ends, self._unsettled = set(ends), set()

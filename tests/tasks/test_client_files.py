@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import NoReturn
 
 import pytest
 import torch
@@ -155,3 +157,57 @@ def test_a_clients_section_is_written_as_it_came_if_it_is_as_we_write_it(tmp_pat
         assert same(wire.bytes_to_tensors(written[-1]["client_state/0"]), tensors(1))
     sizes = {len(each["client_state/0"]) for each in written}
     assert len(sizes) == 1
+
+
+class Unlisted(dict[tuple[str, int], list[int]]):
+    """Files by client, of which nobody looks at all."""
+
+    def items(self) -> NoReturn:  # type: ignore[override]
+        pytest.fail("looked at all clients")
+
+    __iter__ = values = keys = items  # type: ignore[assignment]
+
+
+def test_no_more_clients_than_those_that_wrote_are_looked_at_while_all_checkpoints_stay(tmp_path: Path) -> None:
+    files = ClientFiles(tmp_path / "tensors", 3)
+    files._versions = Unlisted()
+    ends = []
+    for round in range(1, 5):
+        for client in {1: (1, 2), 2: (1,), 3: (1, 2), 4: (2,)}[round]:
+            files.write(round, KEY, client, tensors(round))
+        files.end_round()
+        if round % 2 == 0:
+            ends.append(round)
+            files.drop_unneeded(ends)
+    names = sorted(path.name for path in tmp_path.glob("*/*/*"))
+    assert names == ["1-000002.safetensors", "1-000003.safetensors", "2-000001.safetensors", "2-000004.safetensors"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exactly_the_files_that_a_checkpoint_needs_stay(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    interval, keep, rounds, clients = random.randint(1, 3), random.choice([1, 2, 4, 99]), 16, 4
+    files = ClientFiles(tmp_path / "tensors", clients)
+    written: dict[int, list[int]] = {client: [] for client in range(1, clients + 1)}
+    ends: list[int] = []
+    for round in range(1, rounds + 1):
+        for client in random.sample(range(1, clients + 1), 2):
+            files.write(round, KEY, client, tensors(round))
+            written[client].append(round)
+        files.end_round()
+        if round == rounds // 2 and random.random() < 0.5:  # the job is resumed from its last checkpoint
+            files.finish()
+            last = ends[-1] if ends else 0
+            files = ClientFiles(tmp_path / "tensors", clients)
+            files.drop_after(last)
+            written = {client: [each for each in rounds if each <= last] for client, rounds in written.items()}
+        if round % interval == 0:
+            ends = [*ends, round][-keep:]
+            files.drop_unneeded(ends)
+            needed = {
+                f"{client}-{max(each for each in rounds if each <= end):06d}.safetensors"
+                for client, rounds in written.items()
+                for end in ends
+                if min(rounds, default=end + 1) <= end
+            }
+            assert {path.name for path in tmp_path.glob("*/*/*")} == needed
