@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -125,9 +125,30 @@ def _copy_until(folder: Path, target: Path, round: int, config: JobConfig) -> No
              if name in (METRICS, INTERNALS)}  # fmt: skip
     data = {**before.data, "records": marks}
     checkpoint_file.save(target / "checkpoints", round, before.tensors, data, config.decisive(), keep=1)
-    for path in (folder / EVALUATIONS, *client_folders(folder)):
-        if path.is_dir():
-            shutil.copytree(path, target / path.name)
+    for path in _files_until(folder, round):
+        copy = target / path.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def _files_until(folder: Path, round: int) -> Iterator[Path]:
+    """Name the evaluations up to a round, and the newest file of each client by then."""
+    for path in (folder / EVALUATIONS).glob("*.safetensors"):
+        if _round_of(path) <= round:
+            yield path
+    newest: dict[tuple[Path, str], Path] = {}
+    for kind in client_folders(folder):
+        for path in kind.glob("*/*-*.safetensors"):
+            client = path.parent, path.stem.rpartition("-")[0]
+            if _round_of(newest.get(client, path)) <= _round_of(path) <= round:
+                newest[client] = path
+    yield from newest.values()
+
+
+def _round_of(path: Path) -> float:
+    """Round that wrote a file, by its name; of other names, later than all rounds."""
+    digits = path.stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else math.inf
 
 
 def _copy_lines(path: Path, target: Path, until: int) -> Mark:

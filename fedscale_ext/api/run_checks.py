@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,22 @@ class Check:
     what: str
     outcome: Outcome
     detail: str
+
+
+class Beginnings:
+    """Digests of the beginnings of ``content``; for rising lengths, each byte is read once."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._end, self._sha = content, 0, hashlib.sha256()
+
+    def sha256(self, length: int) -> str:
+        """Return the digest of ``content[:length]``."""
+        end = slice(length).indices(len(self._content))[1]
+        if end < self._end:
+            self._end, self._sha = 0, hashlib.sha256()
+        self._sha.update(memoryview(self._content)[self._end : end])
+        self._end = end
+        return self._sha.hexdigest()
 
 
 class RecordedRun:
@@ -135,7 +152,7 @@ class RecordedRun:
             states = state_digests(saved.tensors, saved.data["components"])
             # FedorAS writes it again during the next round's search: only models are still those of the record
             begun = bool(saved.data.get("in_next_round"))
-            named = self.folder.glob(f"*/*/*-{round:06d}.safetensors")
+            named = self._client_files.get(f"{round:06d}", ())
             files = {path.relative_to(self.folder).as_posix(): digest_of_tensors(path) for path in named}
         except UserError as error:
             return str(error)
@@ -153,11 +170,22 @@ class RecordedRun:
             return "the records are not those that it was written with"
         return None
 
+    @cached_property
+    def _client_files(self) -> Mapping[str, Sequence[Path]]:
+        """Files of clients' tensors, by the digits of the round that wrote them."""
+        files: dict[str, list[Path]] = {}
+        for path in self.folder.glob("*/*/*-*.safetensors"):
+            files.setdefault(path.stem.rpartition("-")[2], []).append(path)
+        return files
+
+    @cached_property
+    def _beginnings(self) -> Beginnings:
+        return Beginnings((self.folder / METRICS).read_bytes())
+
     def _has_records(self, marks: Any) -> bool:
         """Whether metrics.jsonl begins with what it held when a checkpoint was written, wall times included."""
         try:
-            begin = (self.folder / METRICS).read_bytes()[: int(marks[METRICS]["bytes"])]
-            return bool(hashlib.sha256(begin).hexdigest() == marks[METRICS]["sha256"])
+            return bool(self._beginnings.sha256(int(marks[METRICS]["bytes"])) == marks[METRICS]["sha256"])
         except (KeyError, TypeError, ValueError):
             return False
 

@@ -1,5 +1,6 @@
 """A run is verified: each kind of change is found, and rounds that are computed again agree bit for bit."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 import fedscale_ext
+from fedscale_ext.api import replay
 from fedscale_ext.api import verify as module
-from fedscale_ext.api.run_checks import Check, RecordedRun
+from fedscale_ext.api.run_checks import Beginnings, Check, RecordedRun
 from fedscale_ext.api.verify import draw, replayable, spans, verify
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
@@ -102,6 +104,41 @@ def test_the_first_round_with_secret_noise_is_not_computed_again(session_job_fil
     assert rows["round 1"].outcome == "not checked" and "dp_noise is secret" in rows["round 1"].detail
     assert rows["round 2"] == Check("round 2", "fits", "computed again, equal bit for bit")
     assert "cannot replay" not in rows and not [row for row in rows.values() if row.outcome == "does not fit"]
+
+
+def test_files_of_clients_are_listed_and_records_are_read_once_for_all_checkpoints(
+    trained: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, read_bytes, glob = RecordedRun(trained["lotteryfl"]), Path.read_bytes, Path.glob
+    reads: list[str] = []
+    lists: list[str] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: reads.append(path.name) or read_bytes(path))
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: lists.append(pattern) or glob(path, pattern))
+    assert run._checkpoints() == Check("checkpoints", "fits", "after round 3, 4, 5")
+    assert (reads.count("metrics.jsonl"), len(lists)) == (1, 1)
+
+
+def test_beginnings_of_any_lengths_have_their_digests() -> None:
+    content = bytes(range(256)) * 5
+    beginnings = Beginnings(content)
+    for length in (0, 10, 10, 700, 2000, 3, -280, 1280, -5000):
+        assert beginnings.sha256(length) == hashlib.sha256(content[:length]).hexdigest()
+
+
+def test_a_replay_copies_no_files_but_those_that_its_checkpoint_needs(trained: dict[str, Path], tmp_path: Path) -> None:
+    folder = trained["lotteryfl"]
+    run = RecordedRun(folder)
+    config = replay._config(run.job.header["config"], run.lines[3], tmp_path, None)
+    replay._copy_until(folder, tmp_path / "target", 3, config)
+    newest: dict[tuple[str, str], Path] = {}
+    for path in sorted(folder.glob("*/*/*-*.safetensors")):
+        client, _, round = path.stem.partition("-")
+        if int(round) <= 3:
+            newest[str(path.parent.relative_to(folder)), client] = path.relative_to(folder)
+    copies = {path.relative_to(tmp_path / "target") for path in (tmp_path / "target").glob("*/*/*-*.safetensors")}
+    assert copies == set(newest.values()) and len(copies) > 1
+    tests = sorted(path.name for path in (tmp_path / "target" / "evaluations").iterdir())
+    assert tests == ["round-000001.safetensors", "round-000002.safetensors"]
 
 
 def test_nothing_of_the_run_is_touched(trained: dict[str, Path]) -> None:
