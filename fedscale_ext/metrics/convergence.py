@@ -6,6 +6,7 @@
 """
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -59,8 +60,18 @@ def converged_round(
     ``seen`` as for :func:`stalled`, by rising round; evaluations that tested nobody (NaN) are passed over.
     """
     tested = [(round, value) for round, value in seen if not math.isnan(value)]
-    counted = [(number, value) for number, (_, value) in enumerate(tested)] if unit == "evaluations" else tested
-    for (round, _), (now, _) in zip(tested, counted, strict=True):
-        if stalled(counted, now, gain, patience):
+    numbers = range(len(tested)) if unit == "evaluations" else [round for round, _ in tested]
+    best_before, begin = -math.inf, 0  # of the evaluations before the last ``patience``, which begin at an index
+    since: deque[int] = deque()  # indices; without those that a later one reaches, so the best comes first
+    for index, (round, value) in enumerate(tested):
+        while since and tested[since[-1]][1] <= value:
+            since.pop()
+        since.append(index)
+        while begin < index and numbers[begin] <= numbers[index] - patience:
+            best_before = max(best_before, tested[begin][1])
+            begin += 1
+        while since[0] < begin:
+            since.popleft()
+        if begin and tested[since[0]][1] <= best_before + gain:
             return round
     return None

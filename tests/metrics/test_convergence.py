@@ -1,6 +1,10 @@
 """The stop rule of FedTrans's appendix, on accuracies by hand."""
 
+from itertools import accumulate
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedscale_ext.metrics.convergence import converged_round, stalled
 
@@ -34,3 +38,34 @@ def test_evaluations_of_nobody_are_passed_over() -> None:
     assert converged_round([(10, 0.1), (20, nan), (30, 0.1)], 0.01, 1, "evaluations") == 30
     assert converged_round([(10, nan), (20, nan)], 0.01, 1, "rounds") is None
     assert converged_round([], 0.01, 1, "rounds") is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0.1, 0.2, 0.3, 0.301, float("nan")])), max_size=30),
+    st.sampled_from([0.0, 0.001, 0.1]),
+    st.integers(1, 12),
+    st.sampled_from(["rounds", "evaluations"]),
+)
+def test_it_is_the_first_evaluation_at_which_accuracy_has_stalled(
+    steps: list[tuple[int, float]], gain: float, patience: int, unit: str
+) -> None:
+    rounds = accumulate(step for step, _ in steps)
+    seen = [(round, value) for round, (_, value) in zip(rounds, steps, strict=True)]
+    tested = [(round, value) for round, value in seen if value == value]
+    counted = [(number, value) for number, (_, value) in enumerate(tested)] if unit == "evaluations" else tested
+    at = [round for (round, _), (now, _) in zip(tested, counted, strict=True) if stalled(counted, now, gain, patience)]
+    assert converged_round(seen, gain, patience, unit) == (at[0] if at else None)
+
+
+def test_each_evaluation_is_compared_a_few_times_however_many_there_are() -> None:
+    class Counted(float):
+        def __le__(self, other: float) -> bool:
+            compared.append(1)
+            return float(self) <= other
+
+        __gt__ = __ge__ = __lt__ = __le__  # type: ignore[assignment]
+
+    compared: list[int] = []
+    seen = [(round, Counted(round / 300)) for round in range(1, 301)]
+    converged_round(seen, 0.001, 50, "rounds")
+    assert len(compared) < 10 * len(seen)
