@@ -34,6 +34,7 @@ class Accuracy:
     untested: int
 
 
+@singledispatch
 def client_accuracy(evaluation: Evaluation) -> np.ndarray:
     """float64[clients]: accuracy of each client, NaN for one without test samples."""
     correct, count = np.asarray(evaluation.correct), np.asarray(evaluation.count)

@@ -56,8 +56,7 @@ def device_type_figures(
     """
     if tested is None:
         tested = [record for record in records if record.evaluation is not None]
-    curves = _curves(tested, type_of_client, len(names))
-    mean = [_mean(client_accuracy(record.evaluation)) for record in tested if record.evaluation]
+    mean, curves = _curves(tested, type_of_client, len(names))
     settled_index = settled(mean)
     last = (
         tested[settled_index].round if settled_index is not None else max((each.round for each in records), default=0)
@@ -102,14 +101,18 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _curves(tested: Sequence[RoundRecord], type_of_client: np.ndarray, types: int) -> np.ndarray:
-    """Accuracy float64 [evaluations, types]: means over a type's clients, each on its own test samples."""
-    curves = np.full((len(tested), types), np.nan)
+def _curves(tested: Sequence[RoundRecord], type_of_client: np.ndarray, types: int) -> tuple[list[float], np.ndarray]:
+    """Accuracies float64 [evaluations] and [evaluations, types].
+
+    They are means over all clients and over a type's, each on its own test samples.
+    """
+    mean, curves = [], np.full((len(tested), types), np.nan)
     for row, record in zip(curves, tested, strict=True):
         assert record.evaluation is not None
-        accuracy = client_accuracy(record.evaluation)
+        accuracy = client_accuracy(record.evaluation)  # reads a file
+        mean.append(_mean(accuracy))
         row[:] = [_mean(accuracy[type_of_client == index]) for index in range(types)]
-    return curves
+    return mean, curves
 
 
 def _of_type(

@@ -26,7 +26,7 @@ from fedscale_ext.core.auc import Auc
 from fedscale_ext.core.confusion import Confusion, from_tensors, smallest, to_tensors
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation
-from fedscale_ext.metrics.accuracy import Accuracy, accuracy, without_mask
+from fedscale_ext.metrics.accuracy import Accuracy, accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.util.reading import load_json
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
@@ -77,6 +77,11 @@ class StoredEvaluation(Evaluation):
 @accuracy.register
 def _(evaluation: StoredEvaluation) -> Accuracy:
     return evaluation.figures
+
+
+@client_accuracy.register
+def _(evaluation: StoredEvaluation) -> np.ndarray:
+    return client_accuracy(evaluation.whole())  # each of its columns would read the file anew
 
 
 def write_evaluation(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from synthetic_job import evaluation, record
 
 from fedscale_ext.core.types import RoundRecord
+from fedscale_ext.metrics import evaluations
 from fedscale_ext.metrics.convergence import settled
 from fedscale_ext.metrics.device_types import device_type_figures
 from fedscale_ext.metrics.energy import device_classes, joules
+from fedscale_ext.metrics.evaluations import write_evaluation
 
 Cost = tuple[int, int, float, float]  # of a participation: bytes down and up, seconds of computation and communication
 
@@ -172,3 +175,15 @@ def test_figures_are_sums_over_participations_until_the_type_settled(data: st.Da
         assert row["modelled_energy_j"] == pytest.approx(energy / number)
     totals = [every["traffic_mb"] * 1e6, every["time_s"] * 4, every["modelled_energy_j"] * 4]
     assert totals == pytest.approx(sums.sum(0).tolist())
+
+
+def test_the_file_of_an_evaluation_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = [round_of(number, [0.5] * 4, {1: (1.0, 1.0, 1.0, 1.0)}) for number in (1, 2)]
+    stored = [replace(one, evaluation=write_evaluation(tmp_path, one.evaluation)[1]) for one in rounds]
+    reads, read = [], evaluations.read_tensors
+    monkeypatch.setattr(evaluations, "read_tensors", lambda path: reads.append(path.name) or read(path))
+    types = np.array([0, 1, 0, 1])
+    assert device_type_figures(stored, types, ["a", "b"], LATENCY) == device_type_figures(
+        rounds, types, ["a", "b"], LATENCY
+    )
+    assert sorted(reads) == ["round-000001.safetensors", "round-000002.safetensors"]
