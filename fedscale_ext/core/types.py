@@ -91,7 +91,8 @@ class Task:
 class WorkItem:
     """A client's share of a round: which model it trains, and how.
 
-    A client may have several items, of different models. It trains them one after another.
+    A client may have several items, of different models. It trains them one after another. Numbers of NumPy become
+    Python's, also those of ``objective`` and ``overrides``.
 
     Args:
         client: number of the client, from 1.
@@ -112,7 +113,8 @@ class WorkItem:
             was.
 
     Raises:
-        UserError: if ``objective`` names a field of the client's configuration, or ``overrides`` anything else.
+        UserError: if ``objective`` names a field of the client's configuration, or ``overrides`` anything else, or one
+            of them is no mapping.
 
     """
 
@@ -129,6 +131,18 @@ class WorkItem:
     trains: bool = True
 
     def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())
+        for name in ("objective", "overrides"):
+            values = getattr(self, name)
+            if not isinstance(values, Mapping):
+                raise UserError(f"{name} of a work item is a value of type {type(values).__name__}; it must be a dict")
+            if any(isinstance(value, np.generic) for value in values.values()):
+                numbers = {
+                    key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()
+                }
+                object.__setattr__(self, name, numbers)
         for name in self.objective:
             if name in FIELDS:
                 raise UserError(

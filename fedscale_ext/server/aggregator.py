@@ -31,9 +31,9 @@ from fedscale_ext.server.divergence import end_notice
 from fedscale_ext.server.eligibility import device_capacities, eligible_clients, online_clients, report_data, task_of
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
-from fedscale_ext.server.hook_checks import check_items
+from fedscale_ext.server.hook_checks import checked_candidates, checked_figures, checked_items, checked_text
 from fedscale_ext.server.hooks import MethodHooks
-from fedscale_ext.server.job_checkpoints import JobCheckpoints, Origin, Progress, Stateful
+from fedscale_ext.server.job_checkpoints import METHOD, JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.method_traits import measures_statistics
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords
@@ -81,7 +81,7 @@ class MultiModelAggregator(MethodHooks):
         self.round = round
         self._internals, self._internal_states, self._other_work = {}, {}, OtherWork()
 
-        able, target = self.candidates(round)
+        able, target = checked_candidates(self.candidates(round), self.config.job.method, self.task.num_clients)
         participants, offline = self.select_participants(round, able, target)
         items = self.assign_work(round, participants)
         schedule = self.schedule_work(round, items, target)
@@ -226,7 +226,7 @@ class MultiModelAggregator(MethodHooks):
 
     def _components(self) -> dict[str, Stateful]:
         """Everything whose state a checkpoint has, in the order in which it is restored."""
-        parts = {MODELS: self.pool, "method": self, MEASURED: self.dispatcher.cohort_sizes,
+        parts = {MODELS: self.pool, METHOD: self, MEASURED: self.dispatcher.cohort_sizes,
                  "privacy": self.privacy, "selection": self.selection, **self.client_tensors_by_kind}  # fmt: skip
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -247,7 +247,7 @@ class MultiModelAggregator(MethodHooks):
     def _over_before_it_began(self, done: int) -> str | None:
         """Why a job that resumes after ``done`` rounds trains no further; None where it does, and for a new job."""
         job = self.config.job
-        stopped = self.finished(done) if done else None
+        stopped = checked_text(self.finished(done), "finished", job.method) if done else None
         stopped = stopped or converged(job, self.args.eval_interval, self.history) or budget_spent(job, self.spent_macs)
         return stopped or (self.privacy.spent() if self.privacy is not None else None)
 
@@ -286,9 +286,8 @@ class MultiModelAggregator(MethodHooks):
     def assign_work(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Ask the method what each participant trains, and check its answer."""
         with self.watch("assign"):
-            items = list(self.assign(round, participants))
-            check_items(items, self.config.job.method, self.pool, self.task.num_clients)
-            return items
+            answer = self.assign(round, participants)
+            return checked_items(answer, self.config.job.method, self.pool, self.task.num_clients)
 
     def schedule_work(self, round: int, items: list[WorkItem], target: int) -> Schedule:
         """Decide by the virtual clock whose work counts: the ``target`` fastest that stay online."""
@@ -359,7 +358,8 @@ class MultiModelAggregator(MethodHooks):
             if last or record.round % self.config.job.checkpoint_interval == 0:
                 self.save_checkpoint(record.round, last)
             # only now: a driver that heard of a round counts on its checkpoint
-            self.emit(round_event(record, self.last_round(), int(self.args.rounds), self.phase(record.round)))
+            phase = checked_text(self.phase(record.round), "phase", self.config.job.method) or ""
+            self.emit(round_event(record, self.last_round(), int(self.args.rounds), phase))
 
     # ---- the end of a job ----
 
@@ -373,8 +373,8 @@ class MultiModelAggregator(MethodHooks):
         result = JobResult(
             records=self.history,
             stopped=stopped,
-            lineage=self.lineage(),
-            results=self.results(),
+            lineage=checked_figures(self.lineage(), "lineage", self.config.job.method),
+            results=checked_figures(self.results(), "results", self.config.job.method),
             server_bytes=self.server_bytes(),
             repeated_bytes=self.repeated_bytes(),
             personal_bytes=self.personal_bytes(),
@@ -388,7 +388,8 @@ class MultiModelAggregator(MethodHooks):
 
     def _reason_to_stop(self, record: RoundRecord) -> str | None:
         """Why the method, the job's budget or its privacy ends the job after this round, or None."""
-        reason = self.finished(record.round) or budget_spent(self.config.job, self.spent_macs + record.training_macs)
+        reason = checked_text(self.finished(record.round), "finished", self.config.job.method)
+        reason = reason or budget_spent(self.config.job, self.spent_macs + record.training_macs)
         if self.privacy is not None:
             record.privacy = self.privacy.figures()
             reason = reason or self.privacy.spent()

@@ -10,7 +10,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation, State, Update, WorkItem, is_personal
 from fedscale_ext.server.collect import Collector
 from fedscale_ext.server.divergence import DivergenceNotices, failure_sentence
-from fedscale_ext.server.hook_checks import check_plan
+from fedscale_ext.server.hook_checks import check_plan, checked_weight
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.tasks import bn_statistics, train
@@ -176,7 +176,9 @@ class Dispatcher:
 
     def _weight(self, item: WorkItem) -> float:
         """All alike under differential privacy: a weight would tell of the data and change what noise must cover."""
-        return self._method.weight(item) if self._privacy is None else 1.0
+        if self._privacy is not None:
+            return 1.0
+        return checked_weight(self._method.weight(item), self.job.config.job.method)
 
     def in_messages(
         self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors], states: bool = False

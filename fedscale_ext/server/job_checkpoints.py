@@ -21,9 +21,11 @@ from fedscale_ext.metrics.lines import Mark
 from fedscale_ext.metrics.names import HEADER
 from fedscale_ext.metrics.recorder import check_return
 from fedscale_ext.server import checkpoint_file
+from fedscale_ext.server.hook_checks import check_state, state_written
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.util.reading import MEGA, read_json
 
+METHOD = "method"  # the component that is the method
 CODE_CHANGED = (
     "this program, torch or NumPy has changed since the checkpoint was written: the result may differ from that of an "
     "undisturbed job"
@@ -85,12 +87,18 @@ def data_digest_before(log_dir: Path) -> str | None:
     return digest if isinstance(digest, str) else None
 
 
-def collected(components: Mapping[str, Stateful]) -> tuple[State, dict[str, Any]]:
-    """Return the tensors of all ``components``, by component and name, and the JSON part of each."""
+def collected(components: Mapping[str, Stateful], method: str) -> tuple[State, dict[str, Any]]:
+    """Return the tensors of all ``components``, by component and name, and the JSON part of each.
+
+    UserError where the hook ``state`` of the job's ``method`` returned something else.
+    """
     tensors: State = {}
     states: dict[str, Any] = {}
     for name, component in components.items():
-        its_tensors, states[name] = component.state()
+        state = component.state()
+        if name == METHOD:
+            check_state(state, method)
+        its_tensors, states[name] = state
         tensors.update({f"{name}/{key}": tensor for key, tensor in its_tensors.items()})
     return tensors, states
 
@@ -123,8 +131,8 @@ class JobCheckpoints:
         ``last``: the round was tested as the job's last one. ``in_next_round``: the next round has begun, and its
         method keeps how far it got in it.
         """
-        tensors, states = collected(components)
         origin, config = self._origin, self._origin.config
+        tensors, states = collected(components, config.job.method)
         content = {
             "components": states,
             "clock_s": progress.clock_s,
@@ -138,7 +146,8 @@ class JobCheckpoints:
             "named_files": dict(origin.file_digests),
             "rounds": config.fedscale.rounds,
         }
-        checkpoint_file.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
+        with state_written(config.job.method):
+            checkpoint_file.save(self.folder, round, tensors, content, config.decisive(), config.job.checkpoint_keep)
         for files in self._client_files:
             files.drop_unneeded(checkpoint_file.written_rounds(self.folder))
 
@@ -147,7 +156,10 @@ class JobCheckpoints:
 
         The recorder adds the other digests of the round.
         """
-        digests = {"code": self._origin.code, **state_digests(*collected(components))}
+        method = self._origin.config.job.method
+        tensors, states = collected(components, method)
+        with state_written(method):
+            digests = {"code": self._origin.code, **state_digests(tensors, states)}
         written: dict[str, str] = {}
         for files in self._client_files:
             written |= files.digests(round)

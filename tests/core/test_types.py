@@ -1,3 +1,4 @@
+import json
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
@@ -30,6 +31,18 @@ def test_overrides_are_fields_that_a_method_may_set(name: str, says: str) -> Non
     with pytest.raises(UserError, match="overrides of a work item") as error:
         WorkItem(1, "global", overrides={name: 1})
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["objective", "overrides"])
+def test_settings_of_a_work_item_are_a_dict(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name} of a work item is a value of type NoneType; it must be a dict"):
+        WorkItem(1, "global", **{name: None})
+
+
+def test_numbers_of_numpy_become_pythons_in_a_work_item() -> None:
+    item = WorkItem(np.int64(3), "global", {"x": np.float32(0.5)}, {"local_steps": np.int64(2)})  # type: ignore[arg-type]
+    assert json.dumps(item.to_json())
+    assert item == WorkItem(3, "global", {"x": 0.5}, {"local_steps": 2})
 
 
 def test_a_clients_configuration_is_frozen_and_its_defaults_are_the_jobs() -> None:
