@@ -166,8 +166,7 @@ class MultiModelAggregator(MethodHooks):
         report_data(self.config, self.task, self.population, self.data_info, self.notice)
         self.eligible = eligible_clients(self.config, self.task, self.population, self.notice)
         if self._private:
-            reachable = self.population.ever_online()
-            self.privacy = JobPrivacy(self.config, self.eligible, reachable, self.unprotected)
+            self.privacy = JobPrivacy(self.config, self.eligible, self.population.ever_online(), self.unprotected)
         self.init_state(self.population, self.task)
         for sentence in self.settings_idle_with_models():
             self.notice(sentence)
