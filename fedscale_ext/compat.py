@@ -160,6 +160,18 @@ def install_arguments(arguments: Namespace) -> None:
     values.update(vars(arguments))
 
 
+@contextmanager
+def same_arguments() -> Iterator[None]:
+    """Restore at the end what FedScale's modules read as ``parser.args``."""
+    with _argv([]):
+        from fedscale.cloud import config_parser
+    before = Namespace(**vars(config_parser.args))
+    try:
+        yield
+    finally:
+        install_arguments(before)
+
+
 def complete_arguments(arguments: Namespace) -> Namespace:
     """Add what FedScale's config_parser derives after parsing: num_class and the clock factor."""
     with _argv([]):

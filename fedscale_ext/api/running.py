@@ -65,16 +65,17 @@ def run(conf: str | Path, overrides: Mapping[str, Any], *, processes: bool, prog
     display = _Progress(progress)
     if processes:
         return _as_the_command(str(conf), words, config, display)
-    return _in_process(config, words, display)
-
-
-def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Result:
-    from fedscale_ext.entry.in_process import run_in_process
     from fedscale_ext.entry.isolation import isolated
 
     jobs.check_name(config.fedscale.job_name)
     with isolated(config.fedscale.use_cuda, display.notice):
-        preparation.check_inputs(config)
+        return _in_process(config, words, display)
+
+
+def _in_process(config: JobConfig, words: list[str], display: _Progress) -> Result:
+    from fedscale_ext.entry.in_process import run_in_process
+
+    preparation.check_inputs(config)
     idle, name = idle_keys(config), config.fedscale.job_name
     if config.job.resumes:
         config = _continuing(config, words, display)

@@ -25,7 +25,7 @@ from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.store import DataSet, normalised
 from fedscale_ext.metrics.models import load_model, model_file
 from fedscale_ext.report.loading import LoadedJob
-from fedscale_ext.server.method_traits import measures_statistics
+from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
 from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
@@ -127,7 +127,7 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
     header: dict[str, Any] = {
         "members": [key], "clients": [number], "items": [WorkItem(number, key).to_json()], "round": 0,
         "learning_rate": 0.0, "model": key, "objective": objective,
-        bn_statistics.EVENT: measures_statistics(method_class(config.job.method), config),
+        bn_statistics.EVENT: reestimates_statistics(method_class(config.job.method), config),
     }  # fmt: skip
     network = _build_personal(config, data, key, spec, state, header, received)
     _check(job, number, client, network, data)

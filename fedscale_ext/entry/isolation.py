@@ -1,4 +1,4 @@
-"""Isolation of a job in the caller's process: it computes what it would in a process of its own, and restores it all.
+"""Isolation of a job in the caller's process: it computes what it would in a process of its own.
 
 FedScale keeps a job's arguments in a module, and torch draws from one generator. So the jobs of a process take turns.
 """
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,46 +17,85 @@ from fedscale_ext import compat
 from fedscale_ext.core.spec_cache import forget_specs
 
 _WANDB_KEY = "WANDB_API_KEY"  # set for wandb by a job with a token
-_running = threading.RLock()
+_turn = threading.Lock()
+_threads: set[int] = set()  # of the job that has the turn: a hook of it may run a job itself
 
 
 @contextmanager
 def isolated(use_cuda: bool, notice: Callable[[str], None]) -> Iterator[None]:
     """Isolate a job from what the caller has set in this process, and the caller from the job.
 
-    The job gets torch's defaults of precision and gradients, and no cached cost of a class that was edited since. The
-    caller gets its own settings back, the states of torch's generators and the environment.
+    The job gets torch's defaults of precision, gradients and device, and no cached cost of a class that was edited
+    since. The caller gets back: these settings, the number of torch's threads, the states of its generators, FedScale's
+    arguments, and the variable of wandb's key.
 
     Args:
         use_cuda: Whether the job may draw from the GPUs' generators.
         notice: Gets a sentence if this thread waits for the job of another one.
 
     """
-    if not _running.acquire(blocking=False):
-        notice("another job trains in this process; this one begins when that has ended")
-        _running.acquire()
-    try:
+    with _in_turn(notice):
         devices = range(torch.cuda.device_count()) if use_cuda else []
-        with torch.random.fork_rng(devices), _torch_defaults(), _wandb():
-            forget_specs()
+        with torch.random.fork_rng(devices), _torch_defaults(), _full_precision(), compat.same_arguments(), _wandb():
             yield
+
+
+@contextmanager
+def _in_turn(notice: Callable[[str], None]) -> Iterator[None]:
+    if threading.get_ident() in _threads:
+        yield
+        return
+    if not _turn.acquire(blocking=False):
+        notice("another job trains in this process; this one begins when that has ended")
+        _turn.acquire()
+    try:
+        join_turn()
+        forget_specs()
+        yield
     finally:
-        _running.release()
+        _threads.clear()
+        _turn.release()
+
+
+def join_turn() -> None:
+    """Make this thread one of the job that has the turn: jobs that its hooks run begin at once."""
+    _threads.add(threading.get_ident())
 
 
 @contextmanager
 def _torch_defaults() -> Iterator[None]:
-    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    precision = torch.get_float32_matmul_precision()
+    threads, dtype, device = torch.get_num_threads(), torch.get_default_dtype(), torch.get_default_device()
     torch.set_default_dtype(torch.float32)
-    torch.set_float32_matmul_precision("highest")
+    if device.type != "cpu":
+        torch.set_default_device(None)
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with ExitStack() as modes:
+            for mode in (torch.inference_mode(False), torch.enable_grad()):
+                modes.enter_context(mode)
+            for kind in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+                modes.enter_context(torch.autocast(kind, enabled=False))
             yield
     finally:
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
-        torch.set_float32_matmul_precision(precision)
+        if device.type != "cpu":
+            torch.set_default_device(device)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Float32 in full for products and convolutions; torch has no such settings before 2.9."""
+    backends: Any = torch.backends
+    settings = []
+    if hasattr(backends, "fp32_precision"):  # the general before the particular, which may follow from it
+        mkldnn = backends.mkldnn
+        settings = [backends, backends.cuda.matmul, mkldnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
+    with ExitStack() as ends:
+        for each in settings:
+            if each.fp32_precision != "none":
+                ends.callback(setattr, each, "fp32_precision", each.fp32_precision)
+                each.fp32_precision = "none"
+        yield
 
 
 @contextmanager
@@ -71,8 +111,9 @@ def _wandb() -> Iterator[None]:
 @contextmanager
 def logging_into(folder: Path) -> Iterator[None]:
     """Log into the file ``log`` of a folder, and let the caller's handlers get what they would get without a job."""
-    root = logging.root
+    root, last = logging.root, logging.lastResort
     level = root.level
+    loggers = [root, *(each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))]
 
     def for_caller(record: logging.LogRecord) -> bool:
         logger: logging.Logger | None = logging.getLogger(record.name)
@@ -88,11 +129,11 @@ def logging_into(folder: Path) -> Iterator[None]:
     )
     with ExitStack() as ends:
         ends.callback(file.close)
-        handlers = list(root.handlers)
-        for handler in handlers:
+        added = [file] if root.handlers or last is None else [file, last]
+        callers = {handler for logger in loggers for handler in logger.handlers}
+        for handler in callers | set(added[1:]):
             handler.addFilter(for_caller)
             ends.callback(handler.removeFilter, for_caller)
-        added = [file] if handlers or logging.lastResort is None else [file, logging.lastResort]
         for handler in added:
             root.addHandler(handler)
             ends.callback(root.removeHandler, handler)

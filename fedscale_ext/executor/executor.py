@@ -206,6 +206,8 @@ class MultiModelExecutor(NoPickle, Executor):
         except Exception as error:  # the unit fails, not this process: another executor tries
             logging.exception(f"unit {header['unit']} failed")
             answer, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
+        finally:
+            self.worker.client_tensors = {}  # an executor without work holds none
         with self.watch("wire"):
             self._cache_states(identity, header.get(CACHED, {}), parts)
             return wire.pack({**identity, **answer, "seconds": self.watch.read()}, parts)

@@ -34,7 +34,7 @@ from fedscale_ext.server.guided_selection import guided
 from fedscale_ext.server.hook_checks import checked_candidates, checked_figures, checked_items, checked_text
 from fedscale_ext.server.hooks import MethodHooks
 from fedscale_ext.server.job_checkpoints import METHOD, JobCheckpoints, Origin, Progress, Stateful
-from fedscale_ext.server.method_traits import measures_statistics
+from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords
 from fedscale_ext.server.round_record import OtherWork, round_record
@@ -140,7 +140,7 @@ class MultiModelAggregator(MethodHooks):
             eligible=self.eligible,
             client_tensors_by_kind=self.client_tensors_by_kind,
             returns="nothing" if not self.needs_states else "sum" if self.reduces else "states",
-            measures_statistics=measures_statistics(type(self), self.config),
+            reestimates_statistics=reestimates_statistics(type(self), self.config),
             masks_tests=self.masks_tests,
             learning_rate=self.learning_rate,
             download_bytes=self.download_bytes,

@@ -221,7 +221,7 @@ class Dispatcher:
         self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]
     ) -> dict[str, Any]:
         """The same for a test: whether BatchNorm statistics of clients' personal versions are re-estimated, too."""
-        measured = bool(client_tensors) and self.job.measures_statistics
+        measured = bool(client_tensors) and self.job.reestimates_statistics
         return {
             **self.tensor_arguments(client_tensors, items),
             **self.test_objective(client_tensors),
@@ -262,7 +262,7 @@ class Dispatcher:
         plan, job = self._method.evaluation_plan(), self.job
         personal_models = ClientState.kind in job.client_tensors_by_kind
         check_plan(plan, job.config.job.method, job.pool, job.task.num_clients, personal_models)
-        if job.measures_statistics:
+        if job.reestimates_statistics:
             bn_statistics.reestimate(self, round, plan)
         evaluation = evaluate(self, round, plan, by_class)
         self._divergence.test(evaluation)

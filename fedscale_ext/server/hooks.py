@@ -16,7 +16,7 @@ from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.types import EvaluationPlan, State, Task, Update, WorkItem
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.method_tools import MethodTools
-from fedscale_ext.server.method_traits import measures_statistics
+from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.server.privacy import check_options
 from fedscale_ext.server.requirements import check_groups, check_local_training, check_prox, setting_notices
 from fedscale_ext.server.scaffold import ControlVariates
@@ -34,7 +34,7 @@ class MethodHooks(MethodTools):
     def __init__(self, config: JobConfig, emit: events.Emit = events.print_event):
         self.params, self._private = self.check_settings(config)
         super().__init__(config, emit)
-        for sentence in setting_notices(config, measures_statistics(type(self), config)):
+        for sentence in setting_notices(config, reestimates_statistics(type(self), config)):
             self.notice(sentence)
 
     @classmethod
@@ -62,7 +62,7 @@ class MethodHooks(MethodTools):
 
     def settings_idle_with_models(self) -> Iterator[str]:
         """Sentences on settings that have no effect on the models of this job; asked once, after init_state."""
-        measured = measures_statistics(type(self), self.config)
+        measured = reestimates_statistics(type(self), self.config)
         asked = ("bn_statistics", "bn_statistics_clients") if measured else ("bn_statistics",)
         keys = [key for key in asked if key in self.config.given]
         if keys and not any(bn_statistics.layers(model.state) for model in self.pool):

@@ -84,7 +84,7 @@ class MethodTraits:
     prox_param: ClassVar[str] = ""
 
 
-def measures_statistics(method: type[MethodTraits], config: JobConfig) -> bool:
+def reestimates_statistics(method: type[MethodTraits], config: JobConfig) -> bool:
     """Whether a job re-estimates BatchNorm's statistics before models are tested."""
     setting = config.job.bn_statistics
     return method.measures_statistics if setting == "auto" else setting == "federated"

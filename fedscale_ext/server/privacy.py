@@ -14,7 +14,7 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.population.selection import select, select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise, noised_mean
-from fedscale_ext.server.method_traits import Feature, MethodTraits, exclusion, measures_statistics
+from fedscale_ext.server.method_traits import Feature, MethodTraits, exclusion, reestimates_statistics
 
 if TYPE_CHECKING:
     from fedscale_ext.core.types import State, WorkItem
@@ -57,7 +57,7 @@ def check_options(config: JobConfig, method: type[MethodTraits]) -> bool:
         "own_classes": job.own_classes,
         "control_variates": job.control_variates,
         f"sample_mode: {args.sample_mode}": args.sample_mode != "random",
-        f"bn_statistics: {job.bn_statistics}": measures_statistics(method, config),
+        f"bn_statistics: {job.bn_statistics}": reestimates_statistics(method, config),
     }  # fmt: skip
     for what, asked in looks.items():
         if asked and what.startswith("bn_statistics"):

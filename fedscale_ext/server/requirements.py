@@ -126,13 +126,13 @@ def _check_dropout(config: JobConfig, method: type[MethodTraits]) -> None:
         )
 
 
-def setting_notices(config: JobConfig, measures_statistics: bool) -> Iterator[str]:
-    """Sentences for the start of a job; ``measures_statistics``: BatchNorm's are re-estimated before tests."""
+def setting_notices(config: JobConfig, reestimates_statistics: bool) -> Iterator[str]:
+    """Sentences for the start of a job; ``reestimates_statistics``: BatchNorm's are re-estimated before tests."""
     args, job = config.fedscale, config.job
     if args.learning_rate < args.min_learning_rate and not is_unread(config.echo(), "min_learning_rate"):
         yield (
             f"clients train with learning rate {args.min_learning_rate:g}: learning_rate {args.learning_rate:g} is "
             "below min_learning_rate; lower that too"
         )
-    if "bn_statistics_clients" in config.given and job.bn_statistics == "auto" and not measures_statistics:
+    if "bn_statistics_clients" in config.given and job.bn_statistics == "auto" and not reestimates_statistics:
         yield f"bn_statistics_clients does nothing: {job.method} is tested with the running statistics of training"

@@ -56,7 +56,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             clients=[one.client for one in part],
             learning_rate=job.learning_rate(round),
             cohort=sizes[part[0].model],
-            statistics=job.measures_statistics,
+            statistics=job.reestimates_statistics,
             sum=False,
             clip_norm=None,
             norms=False,

@@ -165,7 +165,7 @@ class JobContext:
     eligible: np.ndarray  #: bool [clients], who may train
     client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
     returns: Returns  #: what executors return of the models that clients train
-    measures_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
+    reestimates_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too
     learning_rate: Callable[[int], float]  #: of the clients, by round
     download_bytes: Callable[[WorkItem], int]  #: bytes that a client downloads for an item

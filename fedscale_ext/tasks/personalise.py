@@ -64,7 +64,7 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
                     overrides=overrides,
                     learning_rate=job.learning_rate(round),
                     cohort=size,
-                    statistics=job.measures_statistics,
+                    statistics=job.reestimates_statistics,
                     sum=False,
                     clip_norm=None,
                     norms=False,

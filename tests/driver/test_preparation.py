@@ -7,14 +7,17 @@ import sys
 import pytest
 
 from fedscale_ext.config.job_config import make_config, with_values
+from fedscale_ext.core.events import EVENTS_VARIABLE
 from fedscale_ext.driver import jobs, preparation
 from fedscale_ext.driver.processes import Proc
+from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE
 
 from .conftest import ROOT
 
 
 def test_a_job_process_has_one_thread_and_the_drivers_environment():
     environment = preparation.environment()
+    assert environment[EVENTS_VARIABLE] == environment[PIPE_VARIABLE] == "1"
     assert environment["OMP_NUM_THREADS"] == "1"
     assert environment.get("HOME") == os.environ.get("HOME")
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedscale_ext.core.events import Emit, ignore_event
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.metrics.records import read_lines
 from fedscale_ext.server import grpc_server, records
+from fedscale_ext.training.local_training import MultiModelClient
 
 JOB = {"model": "cnn_small", "rounds": 1, "local_steps": 1, "num_participants": 2}
 
@@ -35,10 +37,10 @@ def job(job_file: Path, **keys: Any) -> JobConfig:
 
 
 def digests(config: JobConfig, emit: Emit = ignore_event) -> Any:
-    """Run a job; the digests of its round's models."""
+    """Run a job; the digests of its rounds."""
     summary = run_in_process(config, emit)
     assert Path(summary["log_dir"]).parent.name == config.fedscale.job_name
-    return read_lines(Path(summary["log_dir"], "metrics.jsonl"))[0]["digests"]["models"]
+    return [line["digests"] for line in read_lines(Path(summary["log_dir"], "metrics.jsonl"))]
 
 
 def test_jobs_of_two_threads_take_turns(job_file: Path):
@@ -65,17 +67,40 @@ def test_jobs_of_two_threads_take_turns(job_file: Path):
     assert results == alone
 
 
+def test_a_clients_hook_may_run_a_job(job_file: Path, monkeypatch: pytest.MonkeyPatch):
+    outer, inner = (job(job_file, job_name=name, seed=seed) for seed, name in enumerate(("outer", "inner")))
+    alone = [digests(config) for config in (outer, inner)]
+    train, results = MultiModelClient.train, []
+
+    def running_a_job(self: MultiModelClient, *args: Any) -> dict[str, Any]:
+        if not results and args[-1].seed == 0:
+            results.append(None)
+            results[0] = digests(inner)
+        return train(self, *args)
+
+    monkeypatch.setattr(MultiModelClient, "train", running_a_job)
+    thread = threading.Thread(target=lambda: results.append(digests(outer)), daemon=True)
+    thread.start()
+    thread.join(120)
+    assert not thread.is_alive(), "the inner job waits for the outer one, and the outer one for it"
+    assert results == alone[::-1]
+
+
 def test_each_job_has_its_log_and_the_callers_logging_stays(job_file: Path, monkeypatch: pytest.MonkeyPatch):
     output = io.StringIO()
     handler = logging.StreamHandler(output)
     monkeypatch.setattr(logging.root, "handlers", [handler])
     monkeypatch.setattr(logging.root, "level", logging.WARNING)
     talkative = logging.getLogger("talkative")
+    with_handler = logging.getLogger("has a handler and no level")
+    monkeypatch.setattr(with_handler, "handlers", [handler])
+    monkeypatch.setattr(with_handler, "propagate", False)
     monkeypatch.setattr(talkative, "level", logging.DEBUG)
 
     def log(_: dict[str, Any]) -> None:
         talkative.debug("said of a logger with a level")
-        logging.getLogger("quiet").info("said of a logger without one")
+        for name in ("quiet", "has a handler and no level"):
+            logging.getLogger(name).info("said of a logger without one")
 
     logs = []
     for name in ("one", "two"):
@@ -93,6 +118,8 @@ def test_without_handlers_of_the_caller_warnings_reach_standard_error(
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(logging.root, "level", logging.WARNING)
     run_in_process(job(job_file), lambda event: logging.warning("look at this"))
+    monkeypatch.setattr(logging.root, "level", logging.ERROR)
+    run_in_process(job(job_file, job_name="quiet"), lambda event: logging.warning("not at this"))
     assert set(capsys.readouterr().err.splitlines()) == {"look at this"}
     assert logging.root.handlers == []
 
@@ -126,6 +153,31 @@ def low_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+@contextmanager
+def precision_of(backend: Any) -> Iterator[None]:
+    backend.fp32_precision = "tf32" if backend is torch.backends else "bf16"
+    before = backend.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+    try:
+        yield
+        assert (backend.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision) == before
+    finally:
+        backend.fp32_precision = "none"
+
+
+@contextmanager
+def default_device() -> Iterator[None]:
+    torch.set_default_device("meta")
+    try:
+        yield
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+
+
+def autocast() -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
 EXITS = {"method": "hypemefed", "model": "multi_exit_cnn3"}
 TYPES = {"fedgen.types": ["single_exit_mlp", "cnn_small"], "fedgen.ranges": ["1-4", "5-7"]}
 ON_SERVER = {"method": "fedgen", "fedgen.representation": 8, **TYPES}  # a method that trains on the server
@@ -133,8 +185,13 @@ ON_SERVER = {"method": "fedgen", "fedgen.representation": 8, **TYPES}  # a metho
 
 @pytest.mark.parametrize(
     ("settings", "keys"),
-    [(default_dtype, EXITS), (low_precision, EXITS), (torch.no_grad, ON_SERVER), (torch.inference_mode, ON_SERVER)],
-)
+    [
+        (default_dtype, EXITS), (low_precision, EXITS),
+        *((partial(precision_of, each), EXITS) for each in (torch.backends, torch.backends.mkldnn.matmul)),
+        (default_device, ON_SERVER), (autocast, ON_SERVER),
+        (torch.no_grad, ON_SERVER), (torch.inference_mode, ON_SERVER),
+    ],
+)  # fmt: skip
 def test_the_callers_torch_settings_change_no_job(job_file: Path, settings: Any, keys: dict[str, Any]):
     config = job(job_file, **keys)
     expected = digests(config)
@@ -181,6 +238,8 @@ class Net(nn.Sequential):
 
 def test_a_class_that_was_loaded_anew_has_its_new_cost(job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "edited_net", None)  # taken out again at the end
+    monkeypatch.delitem(sys.modules, "edited_net")
     macs = []
     for width in (8, 24):
         (tmp_path / "edited_net.py").write_text(NET.format(width=width))
@@ -191,5 +250,4 @@ def test_a_class_that_was_loaded_anew_has_its_new_cost(job_file: Path, tmp_path:
             job(job_file, model="edited_net:Net", method="heterofl", capacity_model="cnn_small", job_name=f"net{width}")
         )
         macs.append(max(model["cost"]["forward_macs"] for model in summary["models"]))
-    sys.modules.pop("edited_net")
     assert macs[1] == 3 * macs[0]

@@ -131,7 +131,7 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     client_state.end_round()
     assert client_state.cached(items, process) == {}
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {"client_state/1": "another"}
-    client_state.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has been settled
+    client_state.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has ended
     client_state.files.end_round()
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {}
     assert client_state.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

@@ -23,7 +23,7 @@ from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.submodel.depthfl import DepthFLAggregator, DepthFLClient
 from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import prefix
-from fedscale_ext.server.method_traits import measures_statistics
+from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.submodels import count_mean
 from fedscale_ext.util.tensor_files import read_tensors
@@ -115,7 +115,7 @@ def test_clients_train_prefixes_that_predict_by_all_exits() -> None:
     assert [item.model for item in items] == ["exit1", "exit1", "exit2", "exit2", "exit3", "exit3"]
     assert {model.spec["predict"] for model in aggregator.pool} == {"mean"}
     assert aggregator.evaluation_plan().named == {"global": "exit3"}
-    assert not measures_statistics(type(aggregator), aggregator.config)
+    assert not reestimates_statistics(type(aggregator), aggregator.config)
     assert {aggregator.weight(item) for item in items} == {1.0} and depthfl(weighted=True).weight(items[1]) == 20.0
     assert (depthfl(groups=[1, 1, 4], capacity=[6.0, 5, 4, 3, 2, 1]).level_of == [0, 0, 0, 0, 1, 2]).all()
 

@@ -19,7 +19,7 @@ from fedscale_ext.core.types import State
 from fedscale_ext.data import store
 from fedscale_ext.methods.submodel.fedrolex import FedRolexAggregator
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator, HeteroFLParams
-from fedscale_ext.server.method_traits import measures_statistics
+from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.submodels import coverage, extract, insert, narrowed, window
 from fedscale_ext.training.label_mask import class_axes
 from fedscale_ext.training.local_training import MultiModelClient
@@ -34,7 +34,7 @@ def test_clients_learn_their_own_classes_with_clipped_gradients_and_count_alike(
     (item,) = aggregator.assign(1, np.array([3]))
     assert dict(item.overrides) == {"own_classes": True, "clip_norm": 1.0}
     assert aggregator.weight(item) == 1.0
-    assert measures_statistics(type(aggregator), aggregator.config)
+    assert reestimates_statistics(type(aggregator), aggregator.config)
     other = server(HeteroFLAggregator, "heterofl", mask=False, clip_norm="none", weighted=True)
     (item,) = other.assign(1, np.array([3]))
     assert dict(item.overrides) == {} and other.weight(item) == 30.0

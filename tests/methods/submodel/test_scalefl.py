@@ -16,7 +16,7 @@ from fedscale_ext.methods.submodel.depthfl import DepthFLClient
 from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator, ScaleFLClient
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.models.stacked.network import stacked
-from fedscale_ext.server.method_traits import measures_statistics
+from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.submodels import count_mean, narrowed
 from fedscale_ext.training.cohort import CohortStep
 from fedscale_ext.training.resident import Cohort
@@ -123,7 +123,7 @@ def test_levels_are_narrower_and_less_deep() -> None:
             assert torch.equal(tensor, whole[name][tuple(slice(side) for side in tensor.shape)])
     assert list(aggregator.evaluation_plan().serve)[:3] == ["level1", "level1", "level2"]
     assert aggregator.evaluation_plan().named == {"global": "level3"}
-    assert measures_statistics(type(aggregator), aggregator.config)
+    assert reestimates_statistics(type(aggregator), aggregator.config)
     assert aggregator.smallest_spec() == SPECS[0]
 
 
