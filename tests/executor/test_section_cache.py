@@ -135,3 +135,16 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     client_state.files.end_round()
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {}
     assert client_state.sections(items, {"client_state/1"}).keys() == {"client_state/0"}
+
+
+def test_an_executor_without_work_holds_no_tensors_of_clients(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, held = executor_module.MultiModelExecutor._answer, []
+
+    def noting(self: Any, kind: Any, unit: Any) -> bytes:
+        packed = answer(self, kind, unit)
+        held.append((len(unit.tensors), len(self.worker.client_tensors)))
+        return packed
+
+    monkeypatch.setattr(executor_module.MultiModelExecutor, "_answer", noting)
+    fedscale_ext.run(job_file, **JOB, progress=False)
+    assert max(came for came, _ in held) > 0 and {left for _, left in held} == {0}
