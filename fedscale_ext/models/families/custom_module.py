@@ -186,7 +186,7 @@ def _check_source(network: str, source: str) -> None:
     for part in source.split("."):
         name = f"{name}.{part}".lstrip(".")
         spec = next(filter(None, (finder.find_spec(name, folders) for finder in sys.meta_path)), None)
-        if spec is None:
+        if spec is None or spec.origin in ("built-in", "frozen"):  # Python has it itself
             return
         origin, folders = spec.origin, spec.submodule_search_locations
     if origin is not None and Path(origin).resolve() != Path(loaded).resolve():
