@@ -31,7 +31,7 @@ def test_clients_train_the_widest_level_that_they_afford(usual: Any) -> None:
 
 def test_channels_that_no_client_trains_keep_their_values(job: Any) -> None:
     half = {"mymethod.rates": [0.5]}
-    jobs = [job(f"half {rounds}", rounds=rounds, **half) for rounds in (1, 2)]
+    jobs = [job(f"half{rounds}", rounds=rounds, **half) for rounds in (1, 2)]
     one, two = (load_file(each.path / "models/global.safetensors") for each in jobs)
     for name, tensor in one.items():
         assert not torch.equal(tensor, two[name]), name
