@@ -64,7 +64,7 @@ def way(crew: Crew) -> Way:
     def prepared(config: JobConfig) -> JobConfig:
         config = preparation.hide_key(config)
         crew.command(config, 0, "")
-        preparation.check_start(crew.without_own_executors(config))
+        preparation.check_start(crew.without_executors(config))
         return config
 
     return Way("submit", prepared, here=False, options=crew.options)

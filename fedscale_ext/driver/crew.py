@@ -29,6 +29,6 @@ class Crew:
         """The options of ``fedscale driver submit`` that choose this crew."""
         return f"--{self.name}", self.cluster_address
 
-    def without_own_executors(self, config: JobConfig) -> JobConfig:
+    def without_executors(self, config: JobConfig) -> JobConfig:
         """The same job without executors of its own, its aggregator where those that join reach it."""
         return preparation.without_executors(with_values(config, ps_ip=self.aggregator_address(config)))

@@ -48,7 +48,7 @@ def start(
     config = asked = preparation.hide_key(load_config(conf, overrides))
     if crew is not None:
         crew.command(asked, 0, "")  # bad input is told before anything begins
-        config = crew.without_own_executors(asked)
+        config = crew.without_executors(asked)
     name = config.fedscale.job_name
     plain, shell = preparation.check_start(config)
     with jobs.claim(name), ExitStack() as held:

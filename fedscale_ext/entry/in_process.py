@@ -12,7 +12,7 @@ import grpc
 from fedscale_ext.config.job_config import JobConfig, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import Emit, ignore_event
-from fedscale_ext.entry.isolation import isolated, join_turn, logging_into
+from fedscale_ext.entry.isolation import isolated, logging_into, same_turn
 from fedscale_ext.entry.launch import executor_class, prepare_process
 from fedscale_ext.util import full_disk
 
@@ -91,11 +91,11 @@ def _with_executor(aggregator: Any, config: JobConfig) -> dict[str, Any]:
     failure: list[BaseException] = []
 
     def execute() -> None:
-        join_turn()
         try:
-            executor = executor_class(config.job.method)(with_values(config, this_rank=1))
-            executor.aggregator_communicator = _Communicator(aggregator)
-            executor.run()
+            with same_turn():
+                executor = executor_class(config.job.method)(with_values(config, this_rank=1))
+                executor.aggregator_communicator = _Communicator(aggregator)
+                executor.run()
         except BaseException as error:
             failure.append(error)
             aggregator.give_up()

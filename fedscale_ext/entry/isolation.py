@@ -49,17 +49,21 @@ def _in_turn(notice: Callable[[str], None]) -> Iterator[None]:
         notice("another job trains in this process; this one begins when that has ended")
         _turn.acquire()
     try:
-        join_turn()
-        forget_specs()
-        yield
+        with same_turn():
+            forget_specs()
+            yield
     finally:
-        _threads.clear()
         _turn.release()
 
 
-def join_turn() -> None:
+@contextmanager
+def same_turn() -> Iterator[None]:
     """Make this thread one of the job that has the turn: jobs that its hooks run begin at once."""
     _threads.add(threading.get_ident())
+    try:
+        yield
+    finally:
+        _threads.discard(threading.get_ident())  # another thread may get the number
 
 
 @contextmanager
