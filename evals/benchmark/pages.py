@@ -7,16 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evals.benchmark.methods import ROWS
-from evals.benchmark.picture import picture
-from evals.benchmark.standing import complete, entries
-from evals.benchmark.table import (
-    above_their_family,
-    accuracy_cells,
-    best_of_families,
-    cost_cells,
-    markdown,
-    short_cells,
-)
+from evals.benchmark.over_tasks import RowOverTasks, best_of_families, rows_over_tasks
+from evals.benchmark.picture import picture, picture_over_tasks
+from evals.benchmark.standing import entries
+from evals.benchmark.table import accuracy_cells, better_but_beyond, cost_cells, markdown, short_cells
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.blocks import with_block
 from evals.paper.measurement import Measurement
@@ -61,37 +55,34 @@ def results_page(runs: Sequence[Measurement]) -> str:
 
 def pages(runs: Sequence[Measurement]) -> dict[Path, str]:
     """Return all files that this script writes, as they are to be."""
+    rows = rows_over_tasks(runs)
     evals, root = FOLDER.parent / "README.md", FOLDER.parents[1] / "README.md"
     texts = {
         FOLDER / "results.md": results_page(runs),
-        evals: with_block(
-            evals.read_text(encoding="utf-8"),
-            "benchmark",
-            _COMMAND,
-            markdown(short_cells(complete(entries(runs, "har")))),
-        ),
-        root: with_block(root.read_text(encoding="utf-8"), "benchmark", _COMMAND, _best_methods_lines(runs)),
+        FOLDER / "methods.svg": picture_over_tasks(rows) + "\n",
+        FOLDER / "families.svg": picture_over_tasks(best_of_families(rows)) + "\n",
+        evals: with_block(evals.read_text(encoding="utf-8"), "benchmark", _COMMAND, markdown(short_cells(rows))),
+        root: with_block(root.read_text(encoding="utf-8"), "benchmark", _COMMAND, _best_methods_lines(rows)),
     }
     return texts | {FOLDER / f"{task}.svg": picture(runs, task) + "\n" for task in TASKS if entries(runs, task)}
 
 
-def best_methods(runs: Sequence[Measurement] | None = None) -> tuple[list[list[str]], str]:
-    """Return the best row of each family on UCI HAR, of those whose devices afford what clients train.
+def best_methods(rows: Sequence[RowOverTasks] | None = None) -> tuple[list[list[str]], str]:
+    """Return the best row of each family, of those whose devices afford what clients train.
 
     Args:
-        runs: Recorded jobs, by default all.
+        rows: All rows, by default those of all recorded jobs.
 
     Returns:
         A table, its headings first, and a sentence about better rows that it leaves out, or "".
 
     """
-    known = list(Records.load(FOLDER).runs.values()) if runs is None else runs
-    rows = complete(entries(known, "har"))
-    return short_cells(best_of_families(rows)), above_their_family(rows)
+    known = rows_over_tasks(list(Records.load(FOLDER).runs.values())) if rows is None else rows
+    return short_cells(best_of_families(known)), better_but_beyond(known)
 
 
-def _best_methods_lines(runs: Sequence[Measurement]) -> list[str]:
-    cells, left_out = best_methods(runs)
+def _best_methods_lines(rows: Sequence[RowOverTasks]) -> list[str]:
+    cells, left_out = best_methods(rows)
     return [*markdown(cells), *(["", left_out] if left_out else [])]
 
 

@@ -36,6 +36,11 @@ class Entry:
         return float(self.values("beyond capacity").max())
 
     @property
+    def megabytes(self) -> float:
+        """What all clients sent and received in a job; NaN where nobody does."""
+        return float((self.values("up MB") + self.values("down MB")).mean())
+
+    @property
     def name(self) -> str:
         """Return the label, and the learning rate where another row has the label, too."""
         return f"{self.label}, learning rate {self.rate:g}" if self.is_again else self.label

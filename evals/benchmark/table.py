@@ -1,7 +1,8 @@
 """The tables of the benchmark, made from the lines of ``runs.jsonl``.
 
 A task has a table of accuracies and one of costs. They have the rows with a result, best first, as means over seeds.
-Floors and ceilings stand below. :mod:`evals.benchmark.pages` writes them.
+Floors and ceilings stand below. Another table has the tasks that can judge methods side by side.
+:mod:`evals.benchmark.pages` writes them.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ import numpy as np
 from scipy import stats
 
 from evals.benchmark.methods import row_of
+from evals.benchmark.over_tasks import RowOverTasks, above_their_family
 from evals.benchmark.standing import OWN, Entry, ranks
+from evals.benchmark.tasks import JUDGING, TASKS
 
 _ACCURACIES = {  # heading -> (figure, digits)
     "on all %": ("on all %", 1),
@@ -50,36 +53,28 @@ def cost_cells(rows: Sequence[Entry]) -> list[list[str]]:
     ]
 
 
-def short_cells(rows: Sequence[Entry]) -> list[list[str]]:
-    """Return a table of few columns: its headings, then a row each, in the order of :func:`accuracy_cells`."""
-    lines = [["method", "family", OWN, "worst tenth %", "MB sent"]]
-    for row in _methods_first(rows):
-        sent = row.values("up MB") + row.values("down MB")
-        own, worst = mean_and_spread(row.values(OWN)), _mean(row.values("worst tenth %"), 1)
-        lines.append([row.title, row_of(row.label).family, own, worst, _mean(sent, 1)])
+def short_cells(rows: Sequence[RowOverTasks]) -> list[list[str]]:
+    """Return the table over the judging tasks: its headings, then a row each, in the order of ``rows``."""
+    of_tasks = [heading for task in JUDGING for heading in (f"{TASKS[task].short_title} %", "worst tenth %")]
+    lines = [["method", "family", "rank", *of_tasks, "traffic"]]
+    for row in rows:
+        accuracies: list[str] = []
+        for task in JUDGING:
+            accuracies += _own_and_worst(row.by_task[task]) if task in row.by_task else ["–", "–"]
+        lines.append([row.title, row.family, _number(row.rank, 1), *accuracies, _number(row.traffic, 2)])
     return lines
 
 
-def best_of_families(rows: Sequence[Entry]) -> list[Entry]:
-    """Return the best row of each family, and floors and ceilings but those of pooled samples; the best first.
-
-    A row in which clients train more than their devices afford stands for its family only if there is no other one.
-    """
-    best: dict[str, Entry] = {}
-    for row in sorted(rows, key=lambda entry: entry.beyond > 0):  # those of one kind stay in their order
-        described = row_of(row.label)
-        if not described.pooled:
-            best.setdefault(row.label if described.reference else described.family, row)
-    return [row for row in rows if row in best.values()]
+def _own_and_worst(entry: Entry) -> list[str]:
+    return [mean_and_spread(entry.values(OWN)), _mean(entry.values("worst tenth %"), 1)]
 
 
-def above_their_family(rows: Sequence[Entry]) -> str:
-    """Return a sentence about rows that are above their family's in :func:`best_of_families`, "" if there are none."""
-    methods = [row for row in rows if not row_of(row.label).reference]
-    best = {row_of(row.label).family: row for row in best_of_families(methods)}
-    above = [row for row in methods if methods.index(row) < methods.index(best[row_of(row.label).family])]
-    shown = ", ".join(f"{row.title} {row.values(OWN).mean():.1f} %" for row in above)
-    return shown and f"Better than their family's row, but n clients train more than they afford (n beyond): {shown}."
+def better_but_beyond(rows: Sequence[RowOverTasks]) -> str:
+    """Return a sentence about the methods that :func:`best_of_families` leaves out though better, "" without any."""
+    shown = ", ".join(row.title for row in above_their_family(rows))
+    return (
+        shown and f"Better than their family's row, but some clients train more than they afford (% beyond): {shown}."
+    )
 
 
 def mean_and_spread(values: np.ndarray) -> str:
@@ -99,7 +94,11 @@ def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _mean(values: np.ndarray, digits: int) -> str:
-    return "–" if np.isnan(values).any() else f"{values.mean():,.{digits}f}"
+    return _number(float(values.mean()), digits)
+
+
+def _number(value: float, digits: int) -> str:
+    return "–" if np.isnan(value) else f"{value:,.{digits}f}"
 
 
 def _rank(values: np.ndarray | None) -> str:

@@ -44,6 +44,11 @@ class Task:
     rows: tuple[str, ...] = ()
     about: str = ""
 
+    @property
+    def short_title(self) -> str:
+        """What headings call it: the data set."""
+        return self.title.split(",")[0]
+
 
 # FedorAS has 5 rounds of the supernet to one of fine-tuning each tier, as in its paper; FedNAS searches for half of its
 # budget; SPIDER trains all operators of a layer twice, so that five rounds spend it
@@ -82,6 +87,9 @@ TASKS = {
                     keys={**_STEPS, "public_samples": 200}),
     "fashion": Task("Fashion-MNIST", (1, 28, 28), 10, 100, 1.0e12, keys={**_STEPS, "public_samples": 200}),
 }  # fmt: skip
+
+JUDGING = ("har", "mnist")
+"""The tasks that are hard enough to judge methods by, as README.md says of each."""
 
 _LOCAL = ("--test", "local")
 _LOG_MEL = ("--x", "logmel", "--y", "label", "--names", "words")

@@ -68,7 +68,7 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
             print(note)
         if data_set is None and in_checkout():
             (titles, *best), left_out = harness("pages").best_methods()
-            print("\nThe benchmark: the best method of each family on UCI HAR (`fedscale benchmark` shows all)\n")
+            print("\nThe benchmark: the best method of each family (`fedscale benchmark` shows all)\n")
             print_table(out, titles, best)
             if left_out:
                 print(f"\n{left_out}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evals.benchmark import fitted, pages, standing, table
+from evals.benchmark import fitted, pages, standing
 from evals.benchmark.__main__ import main
 from evals.benchmark.devices import KINDS, SLOWEST_MS, kinds_of, write_devices
 from evals.benchmark.methods import EQUAL, ROWS, groups, rows_of, values
@@ -267,33 +267,6 @@ def test_pages_are_those_of_the_recorded_lines() -> None:
     """Nothing is written by hand."""
     for path, text in pages.pages(list(Records.load(BENCHMARK.folder).runs.values())).items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: python -m evals.benchmark.pages writes it"
-
-
-def test_short_tables_wait_for_three_seeds() -> None:
-    three = [*lines(), Measurement("har", "benchmark", 3, {"row": "FjORD", "learning_rate": 0.1}, lines()[0].figures)]
-    assert [row.label for row in standing.complete(standing.entries(three, "har"))] == ["FjORD"]
-
-
-def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_one() -> None:
-    def measured(row: str, accuracy: float, beyond: int) -> Measurement:
-        figures = {**lines()[0].figures, "own %": accuracy, "beyond capacity": beyond}
-        return Measurement("har", "benchmark", 1, {"row": row, "learning_rate": 0.1}, figures)
-
-    rows = [measured("FedSkel", 90.0, 3), measured("FML", 70.0, 2), measured("Hermes", 60.0, 0)]
-    best = table.best_of_families(standing.entries(rows, "har"))
-    assert [row.label for row in best] == ["FML", "Hermes"]
-    left_out = table.above_their_family(standing.entries(rows, "har"))
-    assert left_out.endswith("n clients train more than they afford (n beyond): FedSkel (3 beyond) 90.0 %.")
-    assert table.above_their_family(standing.entries(rows[1:], "har")) == ""
-    assert table.above_their_family(standing.entries([measured("pooled, linear", 50.0, 0)], "har")) == ""
-
-
-def test_a_short_table_has_the_best_of_each_family() -> None:
-    shown = table.short_cells(table.best_of_families(standing.entries(lines(), "har")))[1:]
-    assert shown == [
-        ["HeteroFL", "width", "60.0 ± 14.1", "2.0", "6.0"],
-        ["local only", "floors and ceilings", "90.0 ± 0.0", "2.0", "6.0"],
-    ]
 
 
 def test_a_pictures_legend_is_whole_with_all_families(monkeypatch: pytest.MonkeyPatch) -> None:

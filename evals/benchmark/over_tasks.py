@@ -1,0 +1,107 @@
+"""Rows over all tasks that can judge methods: their accuracies on each, their mean rank, and their best by family."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evals.benchmark.methods import ROWS, row_of
+from evals.benchmark.standing import OWN, Entry, complete, entries, ranks
+from evals.benchmark.tasks import JUDGING, TASKS
+from evals.paper.measurement import Measurement
+
+BASELINE = "FedAvg, weakest device's model"
+"""The row that others are compared with: what all devices can train together without any of the methods."""
+
+
+@dataclass(frozen=True)
+class RowOverTasks:
+    """A row on the tasks that can judge methods.
+
+    Attributes:
+        label: Its label.
+        by_task: Its jobs by task, of the tasks on which it has three seeds.
+        baseline: The baseline's jobs by task.
+        rank: Mean of its ranks among the methods that have all tasks; NaN if it has not, or is no method.
+    """
+
+    label: str
+    by_task: Mapping[str, Entry]
+    baseline: Mapping[str, Entry]
+    rank: float
+
+    @property
+    def family(self) -> str:
+        """What makes clients' models differ."""
+        return row_of(self.label).family
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is a floor or a ceiling."""
+        return row_of(self.label).reference
+
+    @property
+    def beyond(self) -> float:
+        """Largest share of a task's clients that train more than their devices afford; 0 where nobody does."""
+        shares = [entry.beyond / TASKS[task].clients for task, entry in self.by_task.items()]
+        return float(np.nan_to_num(max(shares)))
+
+    @property
+    def title(self) -> str:
+        """Return the label, with a mark where clients train more than their devices afford."""
+        return f"{self.label} ({100 * self.beyond:.0f} % beyond)" if self.beyond > 0 else self.label
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over its tasks of the accuracy on clients' own samples, in %."""
+        return float(np.mean([entry.values(OWN).mean() for entry in self.by_task.values()]))
+
+    @property
+    def traffic(self) -> float:
+        """What all clients send and receive, in parts of the baseline's bytes: the mean over its tasks."""
+        both = [(entry, self.baseline[task]) for task, entry in self.by_task.items() if task in self.baseline]
+        return float(np.mean([entry.megabytes / other.megabytes for entry, other in both])) if both else np.nan
+
+    def above_baseline(self, task: str) -> np.ndarray:
+        """Return its points above the baseline on a task, for each seed that both have, float64 [seeds]."""
+        runs, others = self.by_task[task].runs, self.baseline[task].runs
+        return np.array(
+            [runs[seed].figures[OWN] - others[seed].figures[OWN] for seed in sorted(runs) if seed in others]
+        )
+
+
+def rows_over_tasks(runs: Sequence[Measurement]) -> list[RowOverTasks]:
+    """Return the rows with three seeds on a judging task: methods by mean rank, then floors and ceilings by accuracy.
+
+    Methods that lack a task have no rank and follow those that have one.
+    """
+    tasks = {task: {entry.name: entry for entry in complete(entries(runs, task))} for task in JUDGING}
+    on_all = [label for label in ROWS if all(label in rows for rows in tasks.values())]
+    known = [ranks([rows[label] for label in on_all]) for rows in tasks.values()]
+    baseline = {task: rows[BASELINE] for task, rows in tasks.items() if BASELINE in rows}
+    over_tasks = []
+    for label in ROWS:
+        by_task = {task: rows[label] for task, rows in tasks.items() if label in rows}
+        rank = float(np.mean([of_task[label].mean() for of_task in known])) if label in known[0] else np.nan
+        if by_task:
+            over_tasks.append(RowOverTasks(label, by_task, baseline, rank))
+    return sorted(over_tasks, key=lambda row: (row.is_reference, row.rank if row.rank > 0 else np.inf, -row.accuracy))
+
+
+def best_of_families(rows: Sequence[RowOverTasks]) -> list[RowOverTasks]:
+    """Return the best row of each family, and floors and ceilings but those of pooled samples; the best first.
+
+    A row in which clients train more than their devices afford stands for its family only if there is no other one.
+    """
+    best: dict[str, RowOverTasks] = {}
+    for row in sorted(rows, key=lambda each: each.beyond > 0):  # those of one kind stay in their order
+        if not row_of(row.label).pooled:
+            best.setdefault(row.label if row.is_reference else row.family, row)
+    return [row for row in rows if row in best.values()]
+
+
+def above_their_family(rows: Sequence[RowOverTasks]) -> list[RowOverTasks]:
+    """Return the methods that stand above their family's row in :func:`best_of_families`."""
+    methods = [row for row in rows if not row.is_reference]
+    best = {row.family: row for row in best_of_families(methods)}
+    return [row for row in methods if methods.index(row) < methods.index(best[row.family])]
