@@ -16,17 +16,24 @@ from functools import partial
 from pathlib import Path
 
 from evals.benchmark.methods import ROWS, Row, rows_of
+from evals.benchmark.over_tasks import rows_over_tasks
 from evals.benchmark.picture import picture
 from evals.benchmark.row import recorded, train_job
 from evals.benchmark.schedule import has_row, train_rows
 from evals.benchmark.standing import entries
-from evals.benchmark.table import accuracy_cells
-from evals.benchmark.tasks import BENCHMARK, PARTITION, TASKS
+from evals.benchmark.table import accuracy_cells, short_cells
+from evals.benchmark.tasks import BENCHMARK, JUDGING, PARTITION, TASKS
 from evals.benchmark.workers import Workers
 from evals.paper.engine import sources_folder
 from evals.paper.runs import replace_file
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver.tables import console, print_table
+
+_LEGEND = """
+own %: accuracy on clients' own test samples, mean over clients; of the tenth with the lowest: worst tenth %
+on all %: the same models on all clients' test samples; at 25 %: own % after a quarter of the budget
+rank: mean over seeds, 1 is best; rate: learning rate; traffic: bytes, as a multiple of those of FedAvg, weakest device's model
+(80 % beyond): 80 % of the clients train more than their devices afford"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +56,9 @@ def benchmark(argv: Sequence[str] | None = None) -> int:
     failures = [] if options.show else _train(options, results)
     for name in options.tasks:
         show(name, results)
+    if set(JUDGING) <= set(options.tasks):
+        show_over_tasks(results)
+    print(_LEGEND)
     for reason in failures:
         print(f"no result: {reason}", file=sys.stderr)
     return 1 if failures else 0
@@ -66,6 +76,13 @@ def show(task: str, results: Path) -> None:
         results.mkdir(parents=True, exist_ok=True)
         replace_file(results / f"{task}.svg", picture(runs, task) + "\n")
         print(f"picture: {results / f'{task}.svg'}")
+
+
+def show_over_tasks(results: Path) -> None:
+    """Print the table over the judging tasks of the repository's rows and those of ``results``."""
+    print(f"\n{' and '.join(TASKS[task].short_title for task in JUDGING)}")
+    titles, *cells = short_cells(rows_over_tasks(list(recorded(results).values())))
+    print_table(console(), titles, cells)
 
 
 def _train(options: argparse.Namespace, results: Path) -> list[str]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evals.benchmark.methods import ROWS, row_of
+from evals.benchmark.methods import row_of
 from evals.benchmark.standing import OWN, Entry, complete, entries, ranks
-from evals.benchmark.tasks import JUDGING, TASKS
+from evals.benchmark.tasks import JUDGING
 from evals.paper.measurement import Measurement
 
 BASELINE = "FedAvg, weakest device's model"
@@ -43,8 +43,7 @@ class RowOverTasks:
     @property
     def beyond(self) -> float:
         """Largest share of a task's clients that train more than their devices afford; 0 where nobody does."""
-        shares = [entry.beyond / TASKS[task].clients for task, entry in self.by_task.items()]
-        return float(np.nan_to_num(max(shares)))
+        return float(np.nan_to_num(max(entry.beyond for entry in self.by_task.values())))
 
     @property
     def title(self) -> str:
@@ -75,16 +74,16 @@ def rows_over_tasks(runs: Sequence[Measurement]) -> list[RowOverTasks]:
 
     Methods that lack a task have no rank and follow those that have one.
     """
-    tasks = {task: {entry.name: entry for entry in complete(entries(runs, task))} for task in JUDGING}
-    on_all = [label for label in ROWS if all(label in rows for rows in tasks.values())]
+    tasks = {task: {row.label: row for row in complete(entries(runs, task)) if not row.is_again} for task in JUDGING}
+    labels = {label: None for rows in tasks.values() for label in rows}
+    on_all = [label for label in labels if all(label in rows for rows in tasks.values())]
     known = [ranks([rows[label] for label in on_all]) for rows in tasks.values()]
     baseline = {task: rows[BASELINE] for task, rows in tasks.items() if BASELINE in rows}
     over_tasks = []
-    for label in ROWS:
+    for label in labels:
         by_task = {task: rows[label] for task, rows in tasks.items() if label in rows}
         rank = float(np.mean([of_task[label].mean() for of_task in known])) if label in known[0] else np.nan
-        if by_task:
-            over_tasks.append(RowOverTasks(label, by_task, baseline, rank))
+        over_tasks.append(RowOverTasks(label, by_task, baseline, rank))
     return sorted(over_tasks, key=lambda row: (row.is_reference, row.rank if row.rank > 0 else np.inf, -row.accuracy))
 
 

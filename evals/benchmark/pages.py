@@ -30,11 +30,11 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
 - **at 25 %, at 50 %**: own % at the first test after a quarter and half of the budget.
 - **rank**: mean over seeds, with Student's 95 % interval; 1 is best. It takes three seeds, if any method has them.
 - **rate**: the learning rate; on UCI HAR the best of three, on MNIST of two.
-- **(n beyond)**: n of the clients train more than their devices afford.
+- **(80 % beyond)**: 80 % of the clients train more than their devices afford.
 - **TMACs**: multiply-accumulates of all clients' training.
 - **MB up, MB down**: what all clients sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
-- **virtual h**: hours that the clients' devices would take.
+- **virtual s**: seconds that the clients' devices would take.
 - **server TMACs, server s**: the server's work (– if not counted), and its seconds on the run's machine.
 """
 

@@ -32,8 +32,9 @@ class Entry:
 
     @property
     def beyond(self) -> float:
-        """Most clients of a seed that train more than their devices afford; NaN where nobody trains on devices."""
-        return float(self.values("beyond capacity").max())
+        """Largest share of a seed's clients that train more than their devices afford; NaN where no device trains."""
+        clients = TASKS[next(iter(self.runs.values())).data].clients
+        return float(self.values("beyond capacity").max()) / clients
 
     @property
     def megabytes(self) -> float:
@@ -48,7 +49,7 @@ class Entry:
     @property
     def title(self) -> str:
         """Return the name, with a mark where clients train more than their devices afford."""
-        return f"{self.name} ({self.beyond:.0f} beyond)" if self.beyond > 0 else self.name
+        return f"{self.name} ({100 * self.beyond:.0f} % beyond)" if self.beyond > 0 else self.name
 
     @property
     def rate(self) -> float:

@@ -18,7 +18,12 @@ def benchmark(
     ] = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option("--tasks", metavar="TASK", help="A task of the benchmark; repeatable.", show_default="har"),
+        typer.Option(
+            "--tasks",
+            metavar="TASK",
+            help="A task of the benchmark; repeatable.",
+            show_default="har; without a method: har and mnist",
+        ),
     ] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="N", help="Seeds: 1 to N; only har has more than 3.", min=1, max=5)
@@ -26,7 +31,7 @@ def benchmark(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Key of the job; evals/benchmark/methods.py explains $large and others."
+            "--set", metavar="KEY=VALUE", help="Key of the job; evals/benchmark/README.md explains $large and others."
         ),
     ] = None,
     rates: Annotated[
@@ -62,7 +67,7 @@ def benchmark(
     its row; with --set it becomes a row of yours. The same command continues a stopped one: finished jobs do not run
     again, nor do recorded ones.
 
-    Without a method, the command shows the recorded rows.
+    Without a method, the command shows the recorded rows of each task and a table over the tasks.
 
     Example: fedscale benchmark
 
@@ -72,7 +77,8 @@ def benchmark(
     for task in tasks or ():
         if task not in known:
             raise UserError(f"the benchmark has no task {task!r}{did_you_mean(task, known)}: it has {', '.join(known)}")
-    words = ["--tasks", *(tasks or ["har"]), "--results", str(out)]
+    usual = ["har"] if method else harness("tasks").JUDGING
+    words = ["--tasks", *(tasks or usual), "--results", str(out)]
     if method is None:
         if settings or rates:
             raise UserError("--set and --rate belong to a method: name it first")
