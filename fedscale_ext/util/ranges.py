@@ -41,12 +41,13 @@ class Range:
 
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
-Share = Annotated[float, Range(0, 1)]
-Part = Annotated[float, Range(above=0, most=1)]
-Within = Annotated[float, Range(above=0, below=1)]
-Decay = Annotated[float, Range(least=0, below=1)]
+Fraction = Annotated[float, Range(0, 1)]
+PositiveFraction = Annotated[float, Range(above=0, most=1)]
+FractionBelowOne = Annotated[float, Range(least=0, below=1)]
+OpenFraction = Annotated[float, Range(above=0, below=1)]
+Decay = FractionBelowOne  # the factor of an exponential mean, such as beta_1 of Adam or momentum
 Count = Annotated[int, Range(1)]
-CountOrNone = Annotated[int, Range(0)]
+CountOrZero = Annotated[int, Range(0)]
 
 
 def check_ranges(params: Any, method: str) -> None:

@@ -11,13 +11,14 @@ from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.util.ranges import (
     Count,
-    Decay,
+    CountOrZero,
+    Fraction,
+    FractionBelowOne,
     NotNegative,
-    Part,
+    OpenFraction,
     Positive,
+    PositiveFraction,
     Range,
-    Share,
-    Within,
     check_ranges,
     values,
 )
@@ -39,11 +40,12 @@ class Params:
     [
         (Positive, "number above 0", [1e-9, 1e9], [0, -1]),
         (NotNegative, "number at least 0", [0, 3], [-1e-9]),
-        (Share, "number from 0 to 1", [0, 1], [-0.1, 1.1]),
-        (Part, "number above 0 and at most 1", [0.1, 1], [0, 1.1]),
-        (Within, "number above 0 and below 1", [0.5], [0, 1]),
-        (Decay, "number at least 0 and below 1", [0, 0.99], [1, -0.1]),
+        (Fraction, "number from 0 to 1", [0, 1], [-0.1, 1.1]),
+        (PositiveFraction, "number above 0 and at most 1", [0.1, 1], [0, 1.1]),
+        (OpenFraction, "number above 0 and below 1", [0.5], [0, 1]),
+        (FractionBelowOne, "number at least 0 and below 1", [0, 0.99], [1, -0.1]),
         (Count, "whole number at least 1", [1, 10**9], [0]),
+        (CountOrZero, "whole number at least 0", [0, 10**9], [-1]),
         (Annotated[int, Range(1, 2**63)], "whole number from 1 to 2^63", [2**63], [0]),
     ],
 )

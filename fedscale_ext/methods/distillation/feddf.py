@@ -19,7 +19,18 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import About, Count, CountOrNone, Population, Positive, State, Task, Update, UserError, Within
+from fedscale_ext.method import (
+    About,
+    Count,
+    CountOrZero,
+    OpenFraction,
+    Population,
+    Positive,
+    State,
+    Task,
+    Update,
+    UserError,
+)
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.fitting import Fit, Fitted, fit
@@ -43,11 +54,11 @@ class FedDFParams(DeviceTypesParams):
 
     """
 
-    steps: CountOrNone = 10_000
+    steps: CountOrZero = 10_000
     patience: Count = 1_000
     batch_size: Count = 128
     lr: Positive = 1e-3
-    validation: Within = 0.2
+    validation: OpenFraction = 0.2
 
     method: ClassVar[str] = "feddf"
 

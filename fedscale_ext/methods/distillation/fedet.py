@@ -22,11 +22,11 @@ from torch import Tensor
 from fedscale_ext.method import (
     About,
     Count,
+    Fraction,
     ModelSpec,
     NotNegative,
     Population,
     Positive,
-    Share,
     State,
     Task,
     Update,
@@ -61,7 +61,7 @@ class FedETParams(DeviceTypesParams):
     steps: Count = 128
     batch_size: Count = 64
     lr: Positive = 5e-3
-    momentum: Share = 0.0
+    momentum: Fraction = 0.0
 
     method: ClassVar[str] = "fedet"
 

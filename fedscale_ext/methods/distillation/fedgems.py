@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedscale_ext.method import About, Count, Positive, Share
+from fedscale_ext.method import About, Count, Fraction, Positive
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import entropy_weights, right, weighted
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
@@ -49,12 +49,12 @@ class FedGEMSParams(DeviceTypesParams):
 
     """
 
-    epsilon: Share = 0.75
+    epsilon: Fraction = 0.75
     epochs: Count = 1
     server_epochs: Count = 5
     batch_size: Count = 32
     lr: Positive = 0.01
-    momentum: Share = 0.9
+    momentum: Fraction = 0.9
 
     method: ClassVar[str] = "fedgems"
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import About, Count, CountOrNone, Population, Task
+from fedscale_ext.method import About, Count, CountOrZero, Population, Task
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
@@ -42,10 +42,10 @@ class FedMDParams(DeviceTypesParams):
     """
 
     samples: Count = 5000
-    digest_epochs: CountOrNone = 1
+    digest_epochs: CountOrZero = 1
     digest_batch: Count = 256
-    pretrain_epochs: CountOrNone = 20
-    private_epochs: CountOrNone = 25
+    pretrain_epochs: CountOrZero = 20
+    private_epochs: CountOrZero = 25
 
     method: ClassVar[str] = "fedmd"
 

@@ -41,8 +41,8 @@ from fedscale_ext.method import (
     ClientConfig,
     ClientSamples,
     ClientTensors,
-    Part,
     Population,
+    PositiveFraction,
     State,
     Task,
     Update,
@@ -151,8 +151,8 @@ class FedKDParams(MutualParams):
 
     """
 
-    start_energy: Part = 0.95
-    end_energy: Part = 0.98
+    start_energy: PositiveFraction = 0.95
+    end_energy: PositiveFraction = 0.98
 
     method: ClassVar[str] = "fedkd"
 

@@ -33,11 +33,11 @@ from fedscale_ext.method import (
     ClientConfig,
     ClientSamples,
     Count,
-    CountOrNone,
+    CountOrZero,
     ModelSpec,
-    Part,
     Population,
     Positive,
+    PositiveFraction,
     State,
     Task,
     Update,
@@ -151,8 +151,8 @@ class FedL2GParams(FeaturesParams):
 
     guide: Literal["features", "logits"] = "features"
     study: Count = 10
-    quiz: Part = 0.2
-    warm_up: CountOrNone = 50
+    quiz: PositiveFraction = 0.2
+    warm_up: CountOrZero = 50
     lr: Positive | None = None
 
     method: ClassVar[str] = "fedl2g"

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import About, ClientConfig, CountOrNone, EvaluationPlan, ModelSpec, NotNegative
+from fedscale_ext.method import About, ClientConfig, CountOrZero, EvaluationPlan, ModelSpec, NotNegative
 from fedscale_ext.methods.distillation.losses import hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
 from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
@@ -67,7 +67,7 @@ class FedMRLParams(MutualParams):
 
     """
 
-    width: CountOrNone = 0
+    width: CountOrZero = 0
     weight: NotNegative = 1.0
 
     method: ClassVar[str] = "fedmrl"

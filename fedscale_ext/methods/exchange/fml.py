@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import About, ClientConfig, Share
+from fedscale_ext.method import About, ClientConfig, Fraction
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
 from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
@@ -61,8 +61,8 @@ class FMLParams(MutualParams):
 
     """
 
-    alpha: Share = 0.5
-    beta: Share = 0.5
+    alpha: Fraction = 0.5
+    beta: Fraction = 0.5
 
     method: ClassVar[str] = "fml"
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from fedscale_ext.method import (
     ClientTensors,
     Cost,
-    CountOrNone,
+    CountOrZero,
     Excludes,
     Feature,
     ModelSpec,
@@ -62,7 +62,7 @@ class FeaturesParams(TensorExchangeParams):
 
     """
 
-    representation: CountOrNone = 0
+    representation: CountOrZero = 0
 
 
 class SentTensors(ReturnedTensors):

@@ -5,7 +5,16 @@ from typing import Annotated, Literal
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.search import SearchSettings
-from fedscale_ext.util.ranges import Count, CountOrNone, Decay, Part, Positive, Range, Share, check_ranges
+from fedscale_ext.util.ranges import (
+    Count,
+    CountOrZero,
+    Fraction,
+    FractionBelowOne,
+    Positive,
+    PositiveFraction,
+    Range,
+    check_ranges,
+)
 
 
 @dataclass(frozen=True)
@@ -96,11 +105,11 @@ class FedorASParams:
     unsupported: tuple[tuple[str, ...], ...] = ()
     upper_only: bool = False
     supernet_rounds: Count = 500
-    subspace: Part = 0.5
+    subspace: PositiveFraction = 0.5
     subspace_per: Literal["client", "round"] = "client"
-    dynamic_budget: Decay = 0.0
+    dynamic_budget: FractionBelowOne = 0.0
     idle_gradient: Literal["zero", "none"] = "zero"
-    val_ratio: Decay = 0.1
+    val_ratio: FractionBelowOne = 0.1
     aggregation: Literal["opa", "fedavg", "plain"] = "opa"
     mean_over: Literal["participants", "holders"] = "participants"
     opa_min_clients: Count = 2
@@ -110,27 +119,27 @@ class FedorASParams:
     evaluations: Count | tuple[int, ...] = 1000
     population: Annotated[int, Range(2)] = 128
     parents: Annotated[int, Range(2)] = 64
-    mutation: Share = 0.1
+    mutation: Fraction = 0.1
     objectives: Literal[1, 2] = 2
     target: Annotated[float, Range()] | None = None
     score: Literal["accuracy", "loss"] = "accuracy"
-    val_fraction: Part = 1.0
+    val_fraction: PositiveFraction = 1.0
     evaluation_rounds: Count = 4
     compare_rankings: bool = False
     recalibrate: bool = False
-    finetune_rounds: CountOrNone = 100
+    finetune_rounds: CountOrZero = 100
     finetune_clients: Count | None = None
     finetune_epochs: Count = 1
     finetune_batch: Count = 32
     finetune_lr: Positive = 0.01
-    finetune_lr_end: Part = 0.1
+    finetune_lr_end: PositiveFraction = 0.1
     finetune_schedule: Literal["cosine", "steps"] | None = None
     finetune_augment: Literal["none", "flip", "flip_crop", "rand_flip_crop"] | None = None
-    twin_rounds: CountOrNone = 0
+    twin_rounds: CountOrZero = 0
     twin_epochs: Count | None = None
     twin_batch: Count | None = None
     twin_lr: Positive | None = None
-    twin_lr_end: Part = 0.1
+    twin_lr_end: PositiveFraction = 0.1
     twin_clients: Literal["eligible", "all"] = "eligible"
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
-from fedscale_ext.util.ranges import Count, Range, Share, check_ranges
+from fedscale_ext.util.ranges import Count, Fraction, Range, check_ranges
 
 Path = tuple[str, ...]
 
@@ -67,7 +67,7 @@ class SearchSettings:
     evaluations: Count = 1000
     population: Annotated[int, Range(2)] = 128
     parents: Annotated[int, Range(2)] = 64
-    mutation: Share = 0.1
+    mutation: Fraction = 0.1
     objectives: Literal[1, 2] = 2
     target: float | None = None
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.data.registry import canonical
-from fedscale_ext.util.ranges import CountOrNone, NotNegative, Range, Share, check_ranges
+from fedscale_ext.util.ranges import CountOrZero, Fraction, NotNegative, Range, check_ranges
 
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
 _DELTA = {"cifar10": 20, "femnist": 30, "speech": 100, "openimage": 50}
@@ -70,12 +70,12 @@ class FedTransParams:
 
     """
 
-    alpha: Share = 0.9
+    alpha: Fraction = 0.9
     beta: Annotated[float, Range()] = 0.003
     gamma: Annotated[int, Range(1, _ROUNDS)] = 10
     delta: Annotated[int, Range(1, _ROUNDS)] = 30
     T: Annotated[int, Range(1, _ROUNDS)] = 5
-    eta: Share = 0.98
+    eta: Fraction = 0.98
     widen_factor: Annotated[float, Range(above=1, most=_WIDEST)] = 2.0
     deepen_count: Annotated[int, Range(1, _CELLS)] = 1
     transform_policy: Literal["alternate", "widen_only", "deepen_only"] = "alternate"
@@ -84,7 +84,7 @@ class FedTransParams:
     cell_selection: Literal["activeness", "random"] = "activeness"
     warmup: Literal["on", "reinit"] = "on"
     doc_loss: Literal["newest", "all"] = "newest"
-    cap_quantile: Share = 1.0
+    cap_quantile: Fraction = 1.0
     sharing: Literal["soft", "none"] = "soft"
     decay: Literal["on", "off"] = "on"
     decay_clock: Literal["global", "age"] = "global"
@@ -95,7 +95,7 @@ class FedTransParams:
     l2s: bool = False
     utility: Literal["literal", "client_history"] = "literal"
     ties: Literal["largest", "smallest"] = "largest"
-    serve_min_rounds: CountOrNone = 0
+    serve_min_rounds: CountOrZero = 0
     stop: Literal["rounds", "accuracy", "converged"] = "rounds"
     stop_rounds: Annotated[int, Range(1, _ROUNDS)] = 10
     stop_gain: NotNegative = 0.01

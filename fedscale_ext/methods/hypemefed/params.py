@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from fedscale_ext.methods.submodel.exit_levels import ExitLevelsParams
-from fedscale_ext.util.ranges import Count, NotNegative, Positive, Range, Share
+from fedscale_ext.util.ranges import Count, Fraction, NotNegative, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class HypeMeFedParams(Options, ExitLevelsParams):
     strata: bool = True
     multi_exit: bool = True
     missing: Literal["generated", "trained", "stale", "random"] = "generated"
-    generated_weight: Share = 1.0
-    warmup: Share = 0.0
+    generated_weight: Fraction = 1.0
+    warmup: Fraction = 0.0
     rescale: bool = False
     sample_order: Literal["shuffled", "fixed"] = "shuffled"
     weighted: bool = True

@@ -36,11 +36,11 @@ from fedscale_ext.method import (
     ModelSpec,
     MultiModelClient,
     MultiModelExecutor,
+    OpenFraction,
     Population,
     Positive,
     State,
     Task,
-    Within,
     WorkItem,
     models,
 )
@@ -73,7 +73,7 @@ class FedMaskParams(PrunedTypesParams):
 
     """
 
-    threshold: Within = THRESHOLD
+    threshold: OpenFraction = THRESHOLD
     lr: Positive = LR
 
     method: ClassVar[str] = "fedmask"

@@ -32,12 +32,12 @@ from fedscale_ext.method import (
     ClientSamples,
     Excludes,
     Feature,
+    Fraction,
     MultiModelExecutor,
     NotNegative,
-    Share,
+    OpenFraction,
     State,
     Update,
-    Within,
     WorkItem,
     models,
 )
@@ -67,9 +67,9 @@ class HermesParams(PrunedTypesParams):
     """
 
     start: Literal["whole", "type"] = "whole"
-    threshold: Share = 0.5
-    step: Within = 0.2
-    validation: Within = 0.1
+    threshold: Fraction = 0.5
+    step: OpenFraction = 0.2
+    validation: OpenFraction = 0.1
     lasso: NotNegative = 1e-4
 
     method: ClassVar[str] = "hermes"

@@ -34,18 +34,18 @@ from fedscale_ext.method import (
     ClientState,
     ClientTensors,
     CountMean,
-    Decay,
     EvaluationPlan,
     Excludes,
     Feature,
+    FractionBelowOne,
     ModelSpec,
     MultiModelExecutor,
+    OpenFraction,
     Population,
     State,
     Task,
     Update,
     UserError,
-    Within,
     WorkItem,
     models,
     narrowed,
@@ -90,10 +90,10 @@ class LotteryFLParams:
 
     """
 
-    threshold: Decay = 0.5
-    target: Decay = 0.5
-    step: Within = 0.1
-    validation: Within = 0.1
+    threshold: FractionBelowOne = 0.5
+    target: FractionBelowOne = 0.5
+    step: OpenFraction = 0.1
+    validation: OpenFraction = 0.1
     weighted: bool = False
     param_ratio: tuple[float, ...] = ()
     groups: tuple[int, ...] = ()

@@ -33,10 +33,10 @@ from fedscale_ext.method import (
     ClientState,
     Excludes,
     Feature,
+    Fraction,
     MultiModelClient,
     MultiModelExecutor,
     NotNegative,
-    Share,
     State,
     Update,
     WorkItem,
@@ -71,7 +71,7 @@ class TailorFLParams(PrunedTypesParams):
     """
 
     sparsity: NotNegative = 1e-4
-    tuning: Share = 0.5
+    tuning: Fraction = 0.5
 
     method: ClassVar[str] = "tailorfl"
 

@@ -32,14 +32,14 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     About,
     ClientSamples,
-    Decay,
     EvaluationPlan,
     Excludes,
     Feature,
+    Fraction,
+    FractionBelowOne,
     MultiModelClient,
     MultiModelExecutor,
     Population,
-    Share,
     State,
     Task,
     WorkItem,
@@ -69,9 +69,9 @@ class ZeroFLParams:
 
     """
 
-    sparsity: Decay = 0.9
+    sparsity: FractionBelowOne = 0.9
     upload: Literal["top_k_weights", "diff_on_top_k", "top_k_diff"] = "top_k_weights"
-    mask_ratio: Share = 0.1
+    mask_ratio: Fraction = 0.1
     skips_zeros: bool = True
 
     def __post_init__(self) -> None:

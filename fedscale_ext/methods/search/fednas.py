@@ -41,13 +41,13 @@ from fedscale_ext.method import (
     MultiModelClient,
     MultiModelExecutor,
     NotNegative,
+    OpenFraction,
     Population,
     Positive,
     State,
     Task,
     Update,
     UserError,
-    Within,
     WorkItem,
     models,
     stream,
@@ -95,7 +95,7 @@ class FedNASParams:
     lr_min: NotNegative = 1e-3
     lambda_train: NotNegative = 1.0
     lambda_val: NotNegative = 1.0
-    val_ratio: Within = 0.5
+    val_ratio: OpenFraction = 0.5
     alpha_lr: Positive = 3e-4
     alpha_beta1: Decay = 0.5
     alpha_beta2: Decay = 0.999

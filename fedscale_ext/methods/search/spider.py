@@ -44,11 +44,11 @@ from fedscale_ext.method import (
     MultiModelClient,
     MultiModelExecutor,
     NotNegative,
+    OpenFraction,
     Population,
     State,
     Task,
     Update,
-    Within,
     WorkItem,
     models,
     personal_version,
@@ -90,7 +90,7 @@ class SpiderParams:
     proj_start: Count = 60
     proj_recovery: Count = 30
     shrink: Literal["layer", "operator"] = "layer"
-    val_ratio: Within = 0.2
+    val_ratio: OpenFraction = 0.2
 
     def __post_init__(self) -> None:
         check_ranges(self, "spider")

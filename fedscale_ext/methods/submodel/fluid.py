@@ -36,8 +36,8 @@ from fedscale_ext.method import (
     Feature,
     JobConfig,
     NotNegative,
-    Part,
     Population,
+    PositiveFraction,
     Range,
     State,
     Task,
@@ -78,11 +78,11 @@ class FluidParams:
     """
 
     p: tuple[float, ...] = (0.95, 0.85, 0.75, 0.65, 0.5)
-    vote: Part = 0.75
+    vote: PositiveFraction = 0.75
     increment: NotNegative = 0.2
     every: Count = 2
     rates: Literal["capacity", "time"] = "capacity"
-    share: Part = 0.2
+    share: PositiveFraction = 0.2
     hysteresis: Annotated[float, Range(1)] = 1.15
     inference: Literal["submodel", "global"] = "submodel"
 

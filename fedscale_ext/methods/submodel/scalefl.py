@@ -20,12 +20,12 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import (
     About,
+    Fraction,
     ModelSpec,
     MultiModelClient,
     MultiModelExecutor,
     Population,
     Positive,
-    Share,
     Task,
     UserError,
     WorkItem,
@@ -64,7 +64,7 @@ class ScaleFLParams(ExitLevelsParams):
     self_kd: bool = False
     gamma: Positive = 0.05
     temperature: Positive = 3.0
-    kd_after: Share = 0.25
+    kd_after: Fraction = 0.25
     detach: bool = False
     weighted: bool = False
 

@@ -33,8 +33,8 @@ from fedscale_ext.method import (
     Cost,
     EvaluationPlan,
     ModelSpec,
-    Part,
     Population,
+    PositiveFraction,
     State,
     Task,
     Update,
@@ -64,7 +64,7 @@ class SplitMixParams:
 
     """
 
-    r: Part = 0.125
+    r: PositiveFraction = 0.125
     rescale_init: bool = True
     dense: bool = False
 

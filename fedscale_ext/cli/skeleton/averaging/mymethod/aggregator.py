@@ -13,9 +13,9 @@ import torch
 from fedscale_ext.method import (
     Decay,
     EvaluationPlan,
+    Fraction,
     MultiModelAggregator,
     Population,
-    Share,
     State,
     Task,
     Update,
@@ -37,7 +37,7 @@ class MyMethodParams:
     """
 
     momentum: Decay = 0.5
-    smoothing: Share = 0.1
+    smoothing: Fraction = 0.1
 
 
 class MyMethodAggregator(MultiModelAggregator):

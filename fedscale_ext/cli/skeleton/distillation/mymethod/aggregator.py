@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import Count, CountOrNone, Positive
+from fedscale_ext.method import Count, CountOrZero, Positive
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
 
@@ -25,7 +25,7 @@ class MyMethodParams(DeviceTypesParams):
     """
 
     temperature: Positive = 0.5
-    epochs: CountOrNone = 1
+    epochs: CountOrZero = 1
     batch_size: Count = 20
 
     method: ClassVar[str] = "mymethod"

@@ -12,7 +12,7 @@ import numpy as np
 from fedscale_ext.method import (
     ClientState,
     ClientTensors,
-    CountOrNone,
+    CountOrZero,
     EvaluationPlan,
     Excludes,
     Feature,
@@ -39,7 +39,7 @@ class MyMethodParams:
 
     """
 
-    layers: CountOrNone = 1
+    layers: CountOrZero = 1
 
 
 class MyMethodAggregator(MultiModelAggregator):
