@@ -18,7 +18,8 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import stream
-from fedscale_ext.methods.fedoras.client import FedorASClient, Paths, budget_tables
+from fedscale_ext.methods.fedoras.brackets import budget_tables
+from fedscale_ext.methods.fedoras.client import FedorASClient, Paths
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import operators, sample_subspace, total_bytes
 from fedscale_ext.models.supernet.family import restricted

@@ -4,7 +4,7 @@ The kinds are the files that ``kinds.py`` lists, each with both halves; the othe
 kinds share. The server's half plans units and gathers their answers; it gets a :class:`Dispatcher`. The executor's half
 does one unit; it gets a :class:`Worker`. Training is the exception: ``server/dispatcher.py`` and ``server/collect.py``
 gather its answers, since these need the method's hooks. A method adds a kind by a class attribute ``kinds`` of its
-executor (``methods/fedoras/judging.py``); nothing else changes.
+executor (``methods/fedoras/judge_task.py``); nothing else changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -40,7 +40,7 @@ from evals.paper.orders import Order
 from evals.paper.output import experiment_of
 from evals.paper.runs import Records
 from fedscale_ext import models
-from fedscale_ext.methods.fedoras.allocation import brackets_of
+from fedscale_ext.methods.fedoras.brackets import brackets_of
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.submodels import narrowed
 

@@ -33,19 +33,19 @@ from fedscale_ext.method import (
     models,
     stream,
 )
-from fedscale_ext.methods.fedoras.allocation import brackets_of, tiers_of
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
+from fedscale_ext.methods.fedoras.brackets import brackets_of, upper_only
 from fedscale_ext.methods.fedoras.client import FedorASExecutor
 from fedscale_ext.methods.fedoras.figures import NAMES, fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
-from fedscale_ext.methods.fedoras.judges import Judges
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.path_sampling import path_macs, sample_paths
+from fedscale_ext.methods.fedoras.path_scoring import PathScorer
 from fedscale_ext.methods.fedoras.search import PathSearch
 from fedscale_ext.methods.fedoras.stages import Plan
-from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, Experience, SupernetTraining, Tier
+from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, OperatorExamples, SupernetTraining, Tier
+from fedscale_ext.methods.fedoras.tier_assignment import tiers_of
 from fedscale_ext.methods.fedoras.tier_searches import TierSearches
-from fedscale_ext.methods.fedoras.tiers import upper_only
 from fedscale_ext.models.supernet.family import cheapest_path, path_of, searched
 from fedscale_ext.tasks.client_tensors import ReturnedTensors
 
@@ -114,7 +114,7 @@ class FedorASAggregator(MultiModelAggregator):
         self.searches = TierSearches(self.training.costs, self.brackets, settings, self.seed, shared=central)
         keys = JobKeys(self.args.learning_rate, self.config.job.augment, self.on_text())
         self.tuning = FineTuning(self.pool, p, self.seed, keys)
-        self.judges = Judges(self, self.training)
+        self.path_scorer = PathScorer(self, self.training)
         for tier, bracket in enumerate(self.brackets):
             self.pool.add_part(tier_key(tier), SUPERNET, path_of(spec, self._tested(tier)), {})
             self.notice(f"tier {tier + 1}: {(self.tier_of == tier).sum()} clients, paths of {bracket}")
@@ -150,7 +150,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Receive how many examples went through each operator (Equation 5)."""
-        return [Experience(self.log_dir, self.pool, self.training.macs, self.task)]
+        return [OperatorExamples(self.log_dir, self.pool, self.training.macs, self.task)]
 
     def candidates(self, round: int) -> tuple[np.ndarray, int]:
         """Select from all clients in stage 1, from none in the search, then from a model's tier and above (3.3)."""
@@ -185,12 +185,12 @@ class FedorASAggregator(MultiModelAggregator):
 
     def _search(self) -> None:
         """Run stage 2: each tier's model is the best path of its bracket, with the supernet's weights (3.2)."""
-        self.searches.run(self.judges, self._judged, self.judges.without_judge)
+        self.searches.run(self.path_scorer, self._judged, self.path_scorer.without_judge)
         whole = self.pool[SUPERNET]
         for tier, result in enumerate(self.searches.results):
             spec = path_of(whole.spec, result["path"])
             self.pool.replace(tier_key(tier), spec, {name: whole.state[name] for name in models.layout(spec)})
-        self.charge(**self.judges.spent)
+        self.charge(**self.path_scorer.spent)
 
     def _judged(self, tier: int, search: PathSearch) -> None:
         self.keep_state()
@@ -206,9 +206,9 @@ class FedorASAggregator(MultiModelAggregator):
         if self.plan.at(round).name != "supernet":
             self.tuning.collect(state, self.weight(update.item))
             return
-        experience = self.client_tensors_by_kind[ReturnedTensors.kind]
-        assert isinstance(experience, Experience)
-        self.training.collect(update, state, experience.counts(update.client))
+        examples = self.client_tensors_by_kind[ReturnedTensors.kind]
+        assert isinstance(examples, OperatorExamples)
+        self.training.collect(update, state, examples.counts(update.client))
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Average by operators (OPA, Equation 5); in stage 3, by FedAvg."""
@@ -220,9 +220,9 @@ class FedorASAggregator(MultiModelAggregator):
         self.record("operators", self.training.aggregate())
         self.record("effort", {update.client: update.item.compute_fraction for update in updates})
         self.record("trained", {update.client: update.trained for update in updates})
-        experience = self.client_tensors_by_kind[ReturnedTensors.kind]
-        assert isinstance(experience, Experience)
-        self.record("examples", {client: experience.counts(client).tolist() for client in experience.of})
+        examples = self.client_tensors_by_kind[ReturnedTensors.kind]
+        assert isinstance(examples, OperatorExamples)
+        self.record("examples", {client: examples.counts(client).tolist() for client in examples.of})
         self.record("tiers", {update.client: int(self.tier_of[update.client - 1]) for update in updates})
         if round == 1:
             self.record("tables", [
@@ -252,15 +252,15 @@ class FedorASAggregator(MultiModelAggregator):
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return scores and results of the search, and what it has cost; models are in the pool."""
-        judges = {"spent": dict(self.judges.spent), "generations": self.judges.generations}
+        judges = {"spent": dict(self.path_scorer.spent), "generations": self.path_scorer.generations}
         return {}, {"searches": self.searches.state(), "server_macs": self.mac_counter.macs, **judges}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned."""
         self.searches.load_state(data["searches"])
         self.mac_counter.add(data.get("server_macs", 0))  # of a search that was stopped; earlier checkpoints have none
-        self.judges.spent.update(data["spent"])
-        self.judges.generations[:] = data["generations"]
+        self.path_scorer.spent.update(data["spent"])
+        self.path_scorer.generations[:] = data["generations"]
 
     def lineage(self) -> dict[str, Any]:
         """Return the origin of each model: paths come from the supernet, twins from random weights."""
@@ -281,6 +281,6 @@ class FedorASAggregator(MultiModelAggregator):
         return {
             "tiers": tier_figures(self),
             "fairness": fairness_figures(self),
-            "stages": stage_figures(self.plan, self.history, self.judges.generations),
-            "judging": self.judges.generations,
+            "stages": stage_figures(self.plan, self.history, self.path_scorer.generations),
+            "judging": self.path_scorer.generations,
         }

@@ -10,8 +10,8 @@ from collections.abc import Container
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.methods.fedoras.brackets import Bracket, cheapest_and_dearest
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.tiers import Bracket, cheapest_and_dearest
 from fedscale_ext.models.supernet.family import Tables
 
 Genes = tuple[int, ...]  # a path as columns of the tables, one per layer

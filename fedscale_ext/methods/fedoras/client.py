@@ -8,7 +8,6 @@ same code does from torch 2.0 on). The optimiser is made anew for each client an
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -18,11 +17,12 @@ from torch import Tensor, nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.executor.executor import MultiModelExecutor
-from fedscale_ext.methods.fedoras.judging import Judge
+from fedscale_ext.methods.fedoras.brackets import budget_tables
+from fedscale_ext.methods.fedoras.judge_task import Judge
 from fedscale_ext.methods.fedoras.operator_aggregation import Operator, operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
-from fedscale_ext.models.supernet.family import Searchable, Tables, tables
+from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.outcome import result
@@ -31,12 +31,6 @@ from fedscale_ext.training.sgd import Pull, Sgd, Steps
 
 IdleGradient = Literal["zero", "none"]
 EXAMPLES = "examples"  # of what clients hand back: how many went through each operator, int64 [layers, operators]
-
-
-@lru_cache(maxsize=64)
-def budget_tables(supernet: ModelSpec, unsupported: tuple[str, ...]) -> Tables:
-    """Costs by the paper's count, in which tiers' budgets are given."""
-    return tables(supernet, unsupported=unsupported, published=True)
 
 
 def reads_everywhere(spec: ModelSpec) -> bool:

@@ -21,8 +21,8 @@ from pymoo.operators.crossover.ux import UniformCrossover
 from pymoo.problems.static import StaticProblem
 
 from fedscale_ext.methods.fedoras.bracket_sampling import Genes
+from fedscale_ext.methods.fedoras.brackets import Bracket
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
 
 Config.warnings["not_compiled"] = False

@@ -25,8 +25,8 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import Key, stream
 from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable, new_paths
+from fedscale_ext.methods.fedoras.brackets import Bracket
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
 from fedscale_ext.util.ranges import Count, Fraction, Range, check_ranges
 

@@ -16,7 +16,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State, Task, Update, WorkItem
-from fedscale_ext.methods.fedoras.client import EXAMPLES, budget_tables
+from fedscale_ext.methods.fedoras.brackets import budget_tables
+from fedscale_ext.methods.fedoras.client import EXAMPLES
 from fedscale_ext.methods.fedoras.operator_aggregation import OperatorMeans
 from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs, path_training_macs
@@ -46,7 +47,7 @@ class Tier:
     unsupported: tuple[str, ...] = ()
 
 
-class Experience(ReturnedTensors):
+class OperatorExamples(ReturnedTensors):
     """Number of examples that went through each operator at each client (Equation 5's |D_i,o|), as clients report."""
 
     def __init__(self, folder: Path, pool: ModelPool, costs: Tables, task: Task) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.methods.fedoras.brackets import Bracket
 from fedscale_ext.methods.fedoras.search import Path, PathSearch, SearchSettings
-from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
 
-Judge = Callable[[int, int, list[Path]], Sequence[float] | np.ndarray]  # of a tier, a generation and its paths
+ScorePaths = Callable[[int, int, list[Path]], Sequence[float] | np.ndarray]  # of a tier, a generation and its paths
 
 
 class TierSearches:
@@ -34,13 +34,13 @@ class TierSearches:
         self.results: list[dict[str, Any]] = []
 
     def run(
-        self, judge: Judge, after_generation: Callable[[int, PathSearch], None],
+        self, score_paths: ScorePaths, after_generation: Callable[[int, PathSearch], None],
         without_judge: Callable[[int], int] = lambda tier: 0,
     ) -> None:  # fmt: skip
         """Search for the tiers that have no result yet (section 3.2).
 
         Args:
-            judge: Scores the paths of a tier's generation, the greater the better.
+            score_paths: Scores the paths of a tier's generation, the greater the better.
             after_generation: Called with the tier and its search after each judged generation. :meth:`state` then
                 has its scores.
             without_judge: Returns how many paths of a tier nobody could judge.
@@ -57,7 +57,7 @@ class TierSearches:
             if self._present is not None:
                 search.load_state(self._present)
             while paths := search.ask():
-                search.tell(judge(tier, search.generation, paths))
+                search.tell(score_paths(tier, search.generation, paths))
                 self._present = search.state()
                 after_generation(tier, search)
             self.results.append(_result(search, without_judge(tier)))

@@ -5,9 +5,13 @@ from itertools import product
 
 import numpy as np
 
+from fedscale_ext.methods.fedoras.brackets import Bracket
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.tiers import Bracket
 from fedscale_ext.models.supernet.family import Tables
+
+# shape of a sample and number of classes of the published spaces
+INPUTS = {"cnn_l": ((3, 32, 32), 10), "cnn_s": ((1, 40, 51), 12), "rnn_positions": ((1, 1, 80), 90),
+          "cifar10_extra_range": ((3, 32, 32), 10)}  # fmt: skip
 
 
 def table(macs: Sequence[Sequence[float]], fixed: float = 10.0) -> Tables:

@@ -16,7 +16,8 @@ from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
-from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASExecutor, budget_tables
+from fedscale_ext.methods.fedoras.brackets import budget_tables
+from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASExecutor
 from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
 from fedscale_ext.methods.fedoras.path_sampling import cheapest, drawn_paths, path_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable, new_paths, paths_towards
+from fedscale_ext.methods.fedoras.brackets import Bracket
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.tiers import Bracket
 
 from .spaces import drawn_table, every_path, table
 

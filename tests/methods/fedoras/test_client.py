@@ -15,7 +15,8 @@ from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows
 from fedscale_ext.core.streams import stream
-from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, PathSgd, budget_tables
+from fedscale_ext.methods.fedoras.brackets import budget_tables
+from fedscale_ext.methods.fedoras.client import EXAMPLES, FedorASClient, PathSgd
 from fedscale_ext.methods.fedoras.operator_aggregation import operator_of
 from fedscale_ext.methods.fedoras.path_sampling import drawn_paths, path_macs
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by

@@ -17,9 +17,9 @@ from fedscale_ext.core.types import Evaluation
 from fedscale_ext.methods.fedoras.aggregator import FedorASAggregator
 from fedscale_ext.methods.fedoras.figures import accuracies, perplexity_of, stage_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys
-from fedscale_ext.methods.fedoras.judges import Judges
-from fedscale_ext.methods.fedoras.judging import read_figures
+from fedscale_ext.methods.fedoras.judge_task import read_figures
 from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.path_scoring import PathScorer
 from fedscale_ext.methods.fedoras.stages import Plan, Stage
 from fedscale_ext.models.supernet.family import path_of
 from fedscale_ext.submodels import count_mean
@@ -177,8 +177,8 @@ class Executors:
 def test_clients_judge_the_paths_that_they_can_run(fedoras: Any) -> None:
     aggregator = fedoras(evaluation="federated", evaluation_rounds=1, unsupported=[[], ["dsconv3"]], val_ratio=0.2)
     aggregator.args.num_participants = 6
-    executors, judges = Executors(aggregator), aggregator.judges
-    scores = judges(0, 1, PATHS)
+    executors, scorer = Executors(aggregator), aggregator.path_scorer
+    scores = scorer(0, 1, PATHS)
     headers = [unit.header for unit in executors.units]
     judged = {
         client: row for header in headers for client, row in zip(header["clients"], header["judges"], strict=True)
@@ -186,8 +186,8 @@ def test_clients_judge_the_paths_that_they_can_run(fedoras: Any) -> None:
     dear = path_macs_of(aggregator, PATHS[1]) > 0.12e6
     assert dear and judged == {client: [int(client < 4), int(client > 3)] for client in range(1, 7)}
     assert scores.shape == (2,) and np.isfinite(scores).all()
-    assert judges.spent["download_bytes"] > 0 and judges.spent["seconds"] > 0 and len(aggregator.pool) == 3
-    assert np.array_equal(scores, judges(0, 1, PATHS))
+    assert scorer.spent["download_bytes"] > 0 and scorer.spent["seconds"] > 0 and len(aggregator.pool) == 3
+    assert np.array_equal(scores, scorer(0, 1, PATHS))
 
 
 def test_a_path_has_a_judge_unless_nobody_has_its_operators(fedoras: Any) -> None:
@@ -195,21 +195,21 @@ def test_a_path_has_a_judge_unless_nobody_has_its_operators(fedoras: Any) -> Non
     paths = [("identity", "dsconv3", "conv1"), ("conv1", "conv1", "identity")]
     aggregator = fedoras(evaluation="federated", evaluation_rounds=1, unsupported=[[], ["dsconv3"]], val_ratio=0.2)
     aggregator.args.num_participants = 1
-    executors, judges = Executors(aggregator), aggregator.judges
+    executors, scorer = Executors(aggregator), aggregator.path_scorer
     for generation in range(1, 9):
-        assert all(np.isfinite(judges(0, generation, paths)))
+        assert all(np.isfinite(scorer(0, generation, paths)))
     sent = {client for unit in executors.units for client in unit.header["clients"]}
     assert max(sent) < 4
-    judges(0, 9, paths[:1])
-    assert executors.units[-1].header["clients"][0] < 4 and judges.without_judge(0) == 0
-    judges.held_out[:3] = 0
-    scores = judges(0, 10, paths)
-    assert np.isnan(scores[0]) and np.isfinite(scores[1]) and judges.without_judge(0) == 1
+    scorer(0, 9, paths[:1])
+    assert executors.units[-1].header["clients"][0] < 4 and scorer.without_judge(0) == 0
+    scorer.held_out[:3] = 0
+    scores = scorer(0, 10, paths)
+    assert np.isnan(scores[0]) and np.isfinite(scores[1]) and scorer.without_judge(0) == 1
     assert "nobody can judge 1 of 2 paths" in str(aggregator.events[-1]["message"])
-    units, rows = len(executors.units), len(judges.generations)
-    assert np.isnan(judges(0, 11, paths[:1])).all() and len(executors.units) == units
-    assert judges.without_judge(0) == 2 and judges.generations[rows]["clients"] == 0
-    assert all("unjudged" not in row for row in judges.generations[:-2])
+    units, rows = len(executors.units), len(scorer.generations)
+    assert np.isnan(scorer(0, 11, paths[:1])).all() and len(executors.units) == units
+    assert scorer.without_judge(0) == 2 and scorer.generations[rows]["clients"] == 0
+    assert all("unjudged" not in row for row in scorer.generations[:-2])
 
 
 def path_macs_of(aggregator: Any, path: tuple[str, ...]) -> float:
@@ -220,7 +220,7 @@ def path_macs_of(aggregator: Any, path: tuple[str, ...]) -> float:
 def test_what_cannot_be_judged_has_no_score(fedoras: Any) -> None:
     aggregator = fedoras()
     Executors(aggregator, broken=1)
-    scores = aggregator.judges(0, 1, PATHS)
+    scores = aggregator.path_scorer(0, 1, PATHS)
     assert np.isfinite(scores[0]) and np.isnan(scores[1])
     assert "1 paths are not judged" in str(aggregator.events[-1]["message"])
 
@@ -259,9 +259,9 @@ def test_accuracies_are_of_the_tiers_own_clients() -> None:
     assert accuracies(None, "a", np.ones(4, bool))["accuracy"] is None
 
 
-def test_judges_are_told_where_nobody_holds_out_a_sample(fedoras: Any) -> None:
-    aggregator = fedoras()
-    assert isinstance(aggregator.judges, Judges) and aggregator.judges.held_out.tolist() == [1, 2, 3, 4, 5, 6]
+def test_each_client_holds_out_samples_to_judge_with(fedoras: Any) -> None:
+    scorer = fedoras().path_scorer
+    assert isinstance(scorer, PathScorer) and scorer.held_out.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_perplexity_of_a_job_that_diverged_is_infinite() -> None:

@@ -1,4 +1,4 @@
-"""Tiers of devices: which paths each may train and which clients are in it (FedorAS, sections 3.1 and 4.1).
+"""The brackets of tiers: which paths the devices of each tier may train (FedorAS, sections 3.1 and 4.1).
 
 A tier's bracket (low, high] holds the MACs of the paths that are searched for it; ``high`` is its training budget. The
 brackets come from random paths, as in the public code: sorted by MACs, the ones below the top edge hold the share
@@ -9,17 +9,30 @@ it never draws Zero and Identity; here each layer has its own number, and the co
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.streams import stream
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.models.supernet import family
 from fedscale_ext.models.supernet.family import Tables
 
+if TYPE_CHECKING:
+    from fedscale_ext.methods.fedoras.params import FedorASParams
+
 PATHS = 100_000  # drawn for the brackets of a space
+
+
+@lru_cache(maxsize=64)
+def budget_tables(supernet: ModelSpec, unsupported: tuple[str, ...]) -> Tables:
+    """Costs by the paper's count, in which tiers' budgets are given."""
+    return family.tables(supernet, unsupported=unsupported, published=True)
 
 
 class Bracket(NamedTuple):
@@ -150,54 +163,42 @@ def _drawn_macs(tables: Tables, rng: np.random.Generator, paths: int, as_first_l
     return np.sort(path_macs(tables, columns[np.arange(len(counts)), numbers]))
 
 
+def brackets_of(space: str, supernet: ModelSpec, params: "FedorASParams", seed: int) -> tuple[Bracket, ...]:
+    """Bracket of each tier, as configured, or those of the space by its name.
+
+    Args:
+        space: Name of the supernet.
+        supernet: Its spec.
+        params: FedorAS's hyperparameters.
+        seed: The job's seed.
+
+    Returns:
+        A bracket for each tier.
+
+    Raises:
+        UserError: The budget of a tier is below its cheapest path.
+
+    """
+    costs = budget_tables(supernet, ())
+    if params.brackets:
+        cheapest = cheapest_and_dearest(costs)[0]
+        if 1e6 * params.brackets[0] < cheapest:
+            raise UserError(
+                f"the budget of tier 1 is {params.brackets[0]:g} MMACs and its cheapest path takes "
+                f"{cheapest / 1e6:.4g}; raise fedoras.brackets"
+            )
+        low = min(costs.fixed_macs, 0.999e6 * params.brackets[0])  # a budget of only the cheapest path
+        return between([low, *(1e6 * edge for edge in params.brackets)])
+    rng = stream(seed, "brackets")
+    recipe = RECIPES.get(space, Recipe())
+    try:
+        if params.tiers is None:
+            return space_brackets(space, costs, rng)
+        return drawn_brackets(costs, params.tiers, rng, top_mass=recipe.top_mass, low_mass=recipe.low_mass)
+    except UserError as error:  # a space of few paths
+        raise UserError(f"{error}; have fewer of them, or name their budgets in fedoras.brackets") from None
+
+
 def upper_only(brackets: Sequence[Bracket]) -> tuple[Bracket, ...]:
     """Equation 6 as printed: a tier's paths have a budget and no smallest size."""
     return tuple(bracket._replace(low=-inf) for bracket in brackets)
-
-
-def tiers_by_capacity(capacity: np.ndarray, brackets: Sequence[Bracket]) -> np.ndarray:
-    """The highest tier whose budget each client affords; the lowest for those who afford none.
-
-    Args:
-        capacity: MACs per sample, counted as the brackets are, [clients].
-        brackets: Brackets of the tiers.
-
-    Returns:
-        int64 [clients].
-
-    """
-    budgets = np.array([bracket.high for bracket in brackets])
-    return np.maximum(np.searchsorted(budgets, capacity, side="right") - 1, 0)
-
-
-def tiers_by_shares(order: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Deal tiers to clients by shares.
-
-    A random permutation is the public code's way; ``argsort(capacity)`` puts the weakest clients into the lowest tier.
-    What rounding leaves goes to the largest remainders (the code leaves such clients out).
-
-    Args:
-        order: A permutation of the clients; the first tier goes to those who come first.
-        shares: Share of each tier.
-
-    Returns:
-        Tier of each client, int64 [clients].
-
-    Raises:
-        UserError: A share is negative, or a tier has no client.
-
-    """
-    if not shares or min(shares) < 0 or not sum(shares) > 0:
-        raise UserError(f"the tiers' shares are {list(shares)}; each must be positive")
-    clients = len(order)
-    exact = np.asarray(shares, dtype=np.float64) / sum(shares) * clients
-    counts = np.floor(exact + 1e-9).astype(np.int64)
-    counts[np.argsort(counts - exact, kind="stable")[: clients - counts.sum()]] += 1
-    for number in np.flatnonzero(counts == 0).tolist():
-        raise UserError(
-            f"tier {number + 1} of {len(shares)} has none of the {clients} clients at a share of {shares[number]:g}; "
-            "raise its share, or have fewer tiers"
-        )
-    tier_of = np.empty(clients, dtype=np.int64)
-    tier_of[order] = np.repeat(np.arange(len(shares)), counts)
-    return tier_of

@@ -1,5 +1,5 @@
-"""Who judges paths in FedorAS's search: the server on the validation samples of all clients, put together, or clients
-on their own (federated evaluation, section 4.7).
+"""Scores of paths in FedorAS's search: by the validation samples of all clients, put together, or by clients that
+judge on their own samples (federated evaluation, section 4.7).
 
 Here executors do either. What federated evaluation takes counts: the minimal supernet that clients are sent, their
 forward passes, and their time, in rounds of so many clients. Whether a client is online plays no part in it.
@@ -15,7 +15,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import trained_on
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
-from fedscale_ext.methods.fedoras import judging
+from fedscale_ext.methods.fedoras import judge_task
 from fedscale_ext.methods.fedoras.federated_evaluation import (
     EvaluationCall,
     agreement_by_rounds,
@@ -40,8 +40,8 @@ _MINIMAL = "judged"  # key of the supernet that clients are sent
 _REPORT = 24  # bytes of what a client says of a path
 
 
-class Judges:
-    """The judges of paths: the server, or clients.
+class PathScorer:
+    """Scores paths: plans who judges them on which samples, and turns the answers into scores.
 
     ``held_out`` int64 [clients]: validation samples of each. ``spent``: what clients spent on judging. ``generations``:
     JSON of each generation that clients judged: what they were sent and, with ``compare_rankings``, how their ranking
@@ -96,7 +96,7 @@ class Judges:
         at_once = max(1, _UNIT_SAMPLES // samples)
         parts = max(ceil(len(paths) / at_once), min(SPREAD["cpu"], len(paths)))
         requests = [
-            (judging.header_of(SUPERNET, part, self._params.val_ratio, self._params.recalibrate,
+            (judge_task.header_of(SUPERNET, part, self._params.val_ratio, self._params.recalibrate,
                                fraction=self._params.val_fraction), np.full((1, len(part)), samples))
             for part in in_parts(paths, parts)
         ]  # fmt: skip
@@ -164,7 +164,7 @@ class Judges:
         """
         counts = np.where(judges, self.held_out[clients - 1][:, None], 0)
         requests = [
-            (judging.header_of(key, paths, self._params.val_ratio, self._params.recalibrate,
+            (judge_task.header_of(key, paths, self._params.val_ratio, self._params.recalibrate,
                                clients=clients[part].tolist(), judges=judges[part]), counts[part])
             for part in in_parts(range(len(clients)), min(2 * SPREAD["cpu"], len(clients)))
         ]  # fmt: skip
@@ -181,15 +181,15 @@ class Judges:
     def _answers(self, requests: Sequence[tuple[dict[str, Any], np.ndarray]]) -> list[np.ndarray]:
         """Answers of each unit, float64 [sets, paths, 3]; NaN where there is no usable one."""
         job, answers = self._job, []
-        units = [job.make_unit(judging.EVENT, [header["model"]], **header) for header, _ in requests]
+        units = [job.make_unit(judge_task.EVENT, [header["model"]], **header) for header, _ in requests]
         for (header, counts), result in zip(requests, job.dispatcher.answers(units), strict=True):
             try:
                 if isinstance(result, Dropped):
                     raise WireError(result.reason)
-                answers.append(judging.read_figures(result[1], counts))
+                answers.append(judge_task.read_figures(result[1], counts))
             except WireError as reason:
                 job.notice(f"round {job.round}: {len(header['paths'])} paths are not judged: {reason}")
-                answers.append(np.full((*counts.shape, len(judging.COLUMNS)), np.nan))
+                answers.append(np.full((*counts.shape, len(judge_task.COLUMNS)), np.nan))
         return answers
 
     def _score(self, figures: np.ndarray) -> np.ndarray:
