@@ -3,7 +3,7 @@
 A method is a subclass of :class:`MultiModelAggregator`. Its hooks say what each client trains, how updates become new
 models, and which model each client is served. Its hyperparameters are a frozen dataclass, ``Params``, whose fields may
 have ranges (:class:`Range`, :data:`Positive`, ...). A method whose clients do more than local training adds a subclass
-of :class:`MultiModelClient`, and one of :class:`MultiModelExecutor` that creates it.
+of :class:`MultiModelClient`, and one of :class:`MultiModelExecutor` that names it as its ``client``.
 """
 
 from fedscale_ext import compat
@@ -38,7 +38,7 @@ from fedscale_ext.tasks.client_tensors import (  # noqa: E402
     ReturnedTensors,
     SharedTensors,
 )
-from fedscale_ext.training.local_training import MultiModelClient  # noqa: E402
+from fedscale_ext.training.local_training import Bench, MultiModelClient  # noqa: E402
 from fedscale_ext.training.samples import ClientSamples  # noqa: E402
 from fedscale_ext.util.ranges import (  # noqa: E402
     Count,
@@ -55,6 +55,7 @@ from fedscale_ext.util.ranges import (  # noqa: E402
 
 __all__ = [
     "About",
+    "Bench",
     "ClientConfig",
     "ClientSamples",
     "ClientState",

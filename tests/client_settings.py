@@ -1,8 +1,17 @@
 """The configuration of a client's training, for tests that call the client without a job."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from fedscale_ext.core.client_config import FIELDS, ClientConfig
+from fedscale_ext.core.model_spec import ModelSpec
+
+NO_BENCH: Any = None  #: for clients that use no model but the one that they train
+
+
+def bench_of(spec: ModelSpec, host: ModelSpec | None = None) -> Any:
+    """An executor's models, for clients that ask for their model's spec only."""
+    return SimpleNamespace(spec=lambda key: spec, host=lambda key: host or spec)
 
 
 def client_settings(client: int = 3, **changes: Any) -> ClientConfig:

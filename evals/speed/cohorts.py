@@ -25,6 +25,7 @@ from evals.speed.small_resnet import SmallResNet18
 from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.models.stacked.network import stacked
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort, Resident, channels_last_helps
 from fedscale_ext.training.samples import ClientSamples
@@ -59,7 +60,7 @@ def clients(asked: Namespace, device: torch.device) -> list[ClientSamples]:
 def loop(module: nn.Module, data: list[ClientSamples], asked: Namespace) -> None:
     """What a per-client simulator does."""
     start = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    trainer = MultiModelClient(conf(0, asked))
+    trainer = MultiModelClient(conf(0, asked), Workbench(data[0].x.device))
     for number, own in enumerate(data):
         module.load_state_dict(start)
         optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
@@ -77,15 +78,16 @@ def resident(module: nn.Module, data: list[ClientSamples], asked: Namespace, kee
     device = data[0].x.device
     here = keep.setdefault("", Resident(module, device, channels_last=channels_last_helps(device)))
     start = here.start({name: tensor.clone() for name, tensor in module.state_dict().items()})
+    bench = Workbench(device)
     for number, own in enumerate(data):
         here.restore(start)
-        MultiModelClient(conf(number, asked)).train(own, here.module, conf(number, asked))
+        MultiModelClient(conf(number, asked), bench).train(own, here.module, conf(number, asked))
     here.restore(start)
 
 
 def together(cohort: Cohort, start: dict[str, torch.Tensor], data: list[ClientSamples], asked: Namespace) -> None:
     """The executor's cohorts."""
-    trainer = MultiModelClient(conf(0, asked))
+    trainer = MultiModelClient(conf(0, asked), Workbench(data[0].x.device))
     for begin in range(0, len(data), cohort.clients):
         part = data[begin : begin + cohort.clients]
         cohort.restore(start)

@@ -35,7 +35,7 @@ BUDGET = 0.5  # of the dearest path
 def conf(asked: Namespace, budget: float) -> ClientConfig:
     """The paper's settings of a CIFAR client, but for the number of its steps."""
     return ClientConfig(
-        client_id=1, round=1, seed=1, model_key="model", local_steps=asked.steps, batch_size=asked.batch,
+        client_id=1, round=1, seed=1, model_key="client", local_steps=asked.steps, batch_size=asked.batch,
         learning_rate=0.01, client_momentum=0.9, client_weight_decay=0.0,
         objective={"paths": {"budget": budget, "unsupported": [], "load": 0.0, "idle_gradient": "zero"}},
     )  # fmt: skip
@@ -72,7 +72,7 @@ def measure(asked: Namespace) -> dict[str, float]:
         x = x.abs().mul(10).floor()
     data = ClientSamples(x, torch.randint(classes, (len(x),), generator=draw))
     own = conf(asked, budget)
-    client, module = FedorASClient(own, part, spec), bench.module("client")
+    client, module = FedorASClient(own, bench), bench.module("client")
     paths, network = drawn_paths(costs, held, budget, 0.0, asked.steps, 1, 1, 1), Paths(module)
     return {
         "step": quickest(lambda: client.train(data, module, own), asked.repeats) / asked.steps,

@@ -62,6 +62,9 @@ class MultiModelExecutor(NoPickle, Executor):
     instead builds each spec on first use and sets the attributes that inherited methods read.
     """
 
+    #: The class of clients; a method whose clients differ names another one.
+    client: ClassVar[type[MultiModelClient]] = MultiModelClient
+
     #: Kinds of work that a method has beside the common ones (``tasks/kinds.py``).
     kinds: ClassVar[tuple[Kind, ...]] = ()
 
@@ -219,8 +222,8 @@ class MultiModelExecutor(NoPickle, Executor):
 
     @overrides
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """The class that runs a client's steps; a method whose client differs overrides this."""
-        return MultiModelClient(conf)
+        """Create the object that runs a client's steps: one of :attr:`client`."""
+        return self.client(conf, self.bench)
 
     def _client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
         """A client's configuration: the job's keys, then the item's overrides. Tensors are added by the worker."""

@@ -1,7 +1,7 @@
 """A client's local training: steps of SGD or Adam on the model that it receives, with FedScale's results."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows, hold_out
+from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.dropout import drawing
 from fedscale_ext.models.final_layer import input_of
@@ -26,12 +27,30 @@ from fedscale_ext.training.scaffold import stacked_offsets
 from fedscale_ext.training.sgd import Steps, stacked_masks
 
 
+class Bench(Protocol):
+    """The models that came with the executor's units, by pool key (``fedscale_ext/tasks/workbench.py``)."""
+
+    def spec(self, key: str) -> ModelSpec:
+        """Return the spec of a model."""
+
+    def host(self, key: str) -> ModelSpec:
+        """Return the spec of the network that runs a model: its supernet's, or its own."""
+
+    def module(self, key: str) -> nn.Module:
+        """Return the network that runs a model, reset to the model's state as it was sent."""
+
+
 class MultiModelClient(TorchClient):
     """FedScale's client for models of any spec, a configurable optimiser and a right-signed prox term.
 
     A method whose clients differ overrides :meth:`losses` (which serves both ways of training) or
     :meth:`train`; in the latter case it sets ``in_cohorts`` to False, so that its clients train one
     after another. FedScale's ``get_optimizer`` is not used: the key ``client_optimizer`` chooses the optimizer.
+
+    Args:
+        conf: The client's settings.
+        bench: The models that the executor has; the attribute of this name.
+
     """
 
     in_cohorts: ClassVar[bool] = True
@@ -47,6 +66,10 @@ class MultiModelClient(TorchClient):
 
     #: In a step of a cohort, which rows of its labels are samples and not padding, bool [k, B]; None: all.
     is_sample: Tensor | None = None
+
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
+        super().__init__(conf)
+        self.bench = bench
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each sample.

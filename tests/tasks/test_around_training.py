@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 
 import fedscale_ext
 from fedscale_ext import models
@@ -52,7 +52,7 @@ def test_a_types_model_is_tested_as_it_is_served_and_after_each_client_has_train
         conf = client_settings(client, seed=1, round=EVENT, local_steps=2, batch_size=5, learning_rate=0.05)
         module = models.build(spec)
         module.load_state_dict(state)
-        MultiModelClient(conf).train(ClientSamples(*data.tensors(data.train_rows(client))), module, conf)
+        MultiModelClient(conf, NO_BENCH).train(ClientSamples(*data.tensors(data.train_rows(client))), module, conf)
         x, y = data.tensors(data.test_rows(client))
         logits = module.eval()(x)
         if mask:  # classes without training samples have logits of zero

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 
 import fedscale_ext
 from fedscale_ext import models
@@ -55,7 +55,7 @@ def test_it_is_what_each_client_reaches_with_a_copy_tuned_on_its_own_data(
         module = models.build(spec)
         module.load_state_dict(state)
         training = data.tensors(data.train_rows(client))
-        MultiModelClient(conf).train(ClientSamples(*training), module, conf)
+        MultiModelClient(conf, NO_BENCH).train(ClientSamples(*training), module, conf)
         if keys:
             module.load_state_dict(with_statistics(module.state_dict(), sums(module, [training[0]])))
         x, y = data.tensors(rows)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -158,7 +158,7 @@ def both_ways(
     step_settings = [{"local_steps": count} for count in steps] or [{}] * len(counts)
     confs = [conf(client, **{**changes, **settings}) for client, settings in enumerate(step_settings)]
     data = [samples(client, count, dtype) for client, count in enumerate(counts)]
-    client = trainer(confs[0])
+    client = trainer(confs[0], NO_BENCH)
     names = network.sharable(trainer.tap) if factored and isinstance(network, Stacked) else []
     assert bool(names) == factored
     cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True, factored=names)

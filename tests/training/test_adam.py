@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from torch import nn
 
 from fedscale_ext.training.adam import Adam
@@ -83,6 +83,6 @@ def test_large_linear_layers_do_not_step_by_themselves(monkeypatch: pytest.Monke
     model = nn.Linear(6, 3).double()
     before = [parameter.detach().clone() for parameter in model.parameters()]
     data = ClientSamples(torch.randn(5, 6, dtype=torch.float64), torch.arange(5) % 3)
-    MultiModelClient(settings).train(data, model, settings)
+    MultiModelClient(settings, NO_BENCH).train(data, model, settings)
     for parameter, start in zip(model.parameters(), before, strict=True):  # Adam's first step has the rate's length
         assert torch.allclose((parameter - start).abs(), torch.full_like(start, 0.01), rtol=1e-4)

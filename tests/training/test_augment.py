@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from tiny_job import tiny_data
 from torch import Tensor
 
@@ -61,7 +61,7 @@ def test_a_cohort_sees_what_its_clients_see_alone(crop: bool) -> None:
     confs = [client_settings(client, local_steps=steps) for client, steps in enumerate((6, 6, 4))]
     views = Augmentation(crop, BLACK)
     data = [ClientSamples(pictures(n, c), torch.arange(n) % 4, views) for c, n in enumerate(counts)]
-    client = MultiModelClient(confs[0])
+    client = MultiModelClient(confs[0], NO_BENCH)
     cohort = Cohort(network, module, SHAPE, len(counts), CPU, channels_last=True)
     cohort.restore(start)
     together = client.train_cohort(data, cohort, confs)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from client_settings import NO_BENCH
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -99,7 +100,7 @@ def test_a_single_value_per_channel_is_an_error_as_it_is_alone() -> None:
     for counts in ((20, 1), (1, 1)):
         data = [samples(client, count, torch.float32) for client, count in enumerate(counts)]
         with pytest.raises(ValueError, match="more than 1 value per channel"):
-            MultiModelClient(confs[0]).train_cohort(data, cohort, confs)
+            MultiModelClient(confs[0], NO_BENCH).train_cohort(data, cohort, confs)
 
 
 class Tapping(MultiModelClient):
@@ -320,7 +321,7 @@ def test_a_client_whose_loss_is_not_finite_fails_alone(count: int) -> None:
     data[0].x[:] = float("nan")
     cohort = Cohort(network, module, SHAPE, 3, CPU, channels_last=True)
     cohort.restore(module.state_dict())
-    second, first, third = MultiModelClient(conf(0)).train_cohort(data, cohort, [conf(c) for c in range(3)])
+    second, first, third = MultiModelClient(conf(0), NO_BENCH).train_cohort(data, cohort, [conf(c) for c in range(3)])
     assert isinstance(second, FloatingPointError)
     assert isinstance(first, dict) and isinstance(third, dict)
     for tensor in cohort.trained([20, 20, 20]).values():

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from client_settings import NO_BENCH
 from torch import Tensor
 
 from fedscale_ext.models.stacked.network import stacked
@@ -60,7 +61,7 @@ def test_few_sizes_of_cohorts_are_recorded_and_clients_stay_what_they_are_alone(
         flips = Augmentation(False, torch.zeros(1, 1, 1)) if augments else None
         data = [ClientSamples(client_data.x, client_data.y, flips) for client_data in plain]
         confs = [conf(client) for client in range(count)]
-        client = MultiModelClient(confs[0])
+        client = MultiModelClient(confs[0], NO_BENCH)
         cohort.restore(start)
         results = client.train_cohort(data, cohort, confs)
         states = cohort.trained([20] * count)
@@ -86,7 +87,7 @@ def test_only_recordings_of_the_present_rate_are_kept() -> None:
         confs = [conf(client, learning_rate=rate) for client in range(count)]
         cohort.restore(module.state_dict())
         data = [samples(client, 20, torch.float32) for client in range(count)]
-        MultiModelClient(confs[0]).train_cohort(data, cohort, confs)
+        MultiModelClient(confs[0], NO_BENCH).train_cohort(data, cohort, confs)
         counts.append(len(cohort.recorded))
     assert counts == [1, 2, 1, 2, 2]
 
@@ -106,7 +107,9 @@ def test_a_dropped_cohort_with_recorded_steps_frees_its_memory_at_once(monkeypat
     cohort = Cohort(network, module, SHAPE, 2, CPU, channels_last=True)
     cohort.records = True
     cohort.restore(module.state_dict())
-    MultiModelClient(conf(0)).train_cohort([samples(c, 20, torch.float32) for c in (0, 1)], cohort, [conf(0), conf(1)])
+    MultiModelClient(conf(0), NO_BENCH).train_cohort(
+        [samples(c, 20, torch.float32) for c in (0, 1)], cohort, [conf(0), conf(1)]
+    )
     assert len(cohort.recorded) == 1
     dropped = weakref.ref(cohort)
     gc.disable()

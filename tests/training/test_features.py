@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -63,7 +63,7 @@ def test_features_in_the_loss_are_the_same_in_cohorts_as_one_by_one(name: str) -
         for n in sizes
     ]
     confs = [client_settings(client, local_epochs=2, local_steps=-(-n // 5) * 2) for client, n in enumerate(sizes, 1)]
-    client = FeatureClient(confs[0])
+    client = FeatureClient(confs[0], NO_BENCH)
     client.tap = tap
     alone = []
     for each, conf in zip(data, confs, strict=True):
@@ -85,7 +85,7 @@ def test_the_features_change_what_is_learnt() -> None:
     data = ClientSamples(torch.randn(9, *SHAPE), torch.randint(4, (9,)))
     module = named("cnn_small")()
     start = {key: tensor.clone() for key, tensor in module.state_dict().items()}
-    client, plain = FeatureClient(conf), MultiModelClient(conf)
+    client, plain = FeatureClient(conf, NO_BENCH), MultiModelClient(conf, NO_BENCH)
     client.tap = "linear2"
     trained = []
     for each in (client, plain):

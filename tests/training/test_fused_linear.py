@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from client_settings import NO_BENCH
 from torch import Tensor, nn
 
 from fedscale_ext.training import fused_linear
@@ -53,7 +54,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, large: int, odd: str = "", **change
     monkeypatch.setattr(
         fused_linear.FusedWeight, "step", lambda self, x, g: (stepped.append(len(self.weight)), plain(self, x, g))[1]
     )
-    result = MultiModelClient(settings).train(data, model, settings)
+    result = MultiModelClient(settings, NO_BENCH).train(data, model, settings)
     monkeypatch.setattr(fused_linear.FusedWeight, "step", plain)
     assert not any("forward" in vars(part) for part in model.modules())
     return {

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from client_settings import NO_BENCH
 from torch import Tensor
 
 from fedscale_ext import models
@@ -45,7 +46,7 @@ def trained(own_classes: bool, y: Tensor) -> dict[str, Tensor]:
     model.load_state_dict(models.initial_state(SPEC, 1))
     data = ClientSamples(torch.randn(len(y), *SHAPE, generator=torch.Generator().manual_seed(0)), y)
     settings = conf(1, own_classes=own_classes, client_weight_decay=0.0)
-    return MultiModelClient(settings).train(data, model, settings)["update_weight"]
+    return MultiModelClient(settings, NO_BENCH).train(data, model, settings)["update_weight"]
 
 
 def test_rows_of_absent_classes_do_not_move() -> None:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from torch import nn
 
 from fedscale_ext.core.client_config import ClientConfig
@@ -32,7 +32,7 @@ def linear() -> nn.Linear:
 
 
 def train(model: nn.Module, data: ClientSamples, settings: ClientConfig) -> dict:
-    return MultiModelClient(settings).train(data, model, settings)
+    return MultiModelClient(settings, NO_BENCH).train(data, model, settings)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from client_settings import NO_BENCH
 from torch import Tensor, nn
 
 from fedscale_ext.training.local_training import MultiModelClient
@@ -42,7 +43,7 @@ def test_each_client_begins_alike_whatever_others_left_in_buffers(persistent: bo
         generator = torch.Generator().manual_seed(client)
         data = ClientSamples(client * torch.randn(20, 6, generator=generator), torch.arange(20) % 4)
         resident.restore(start)
-        trained = MultiModelClient(conf(client)).train(data, resident.module, conf(client))["update_weight"]
+        trained = MultiModelClient(conf(client), NO_BENCH).train(data, resident.module, conf(client))["update_weight"]
         states.append({name: tensor.clone() for name, tensor in trained.items()})
     for name, tensor in states[0].items():
         assert torch.equal(states[2][name], tensor) and not torch.equal(states[1][name], tensor)

@@ -21,6 +21,7 @@ from fedscale_ext.core.types import State
 from fedscale_ext.methods.hypemefed.generation import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import Options
 from fedscale_ext.methods.moss.proxy_models import Public
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Resident, channels_last_helps
 from fedscale_ext.training.samples import ClientSamples
@@ -128,7 +129,7 @@ def trained(
     confs = [conf(number, asked) for number in range(clients)]
     data, start = _samples(clients, dtype, device), _state(name, dtype)
     network = module(name).to(device, dtype)
-    trainer = MultiModelClient(confs[0])
+    trainer = MultiModelClient(confs[0], Workbench(device))
     if way == "one by one":
         resident = Resident(network, device, channels_last=channels_last_helps(device))
         states = []

@@ -9,7 +9,7 @@ It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from t
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -68,12 +68,8 @@ class QFedAvgParams:
 class QFedAvgClient(MultiModelClient):
     """Client that reports F_k(w^t) as its loss: that of the served model on all its training samples.
 
-    The model is measured as it is served, in evaluation mode. ``model_of`` gives the resident module of a pool key.
+    The model is measured as it is served, in evaluation mode.
     """
-
-    def __init__(self, conf: ClientConfig, model_of: Callable[[str], nn.Module]) -> None:
-        super().__init__(conf)
-        self._model_of = model_of
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Measure the loss of the served model, then train as FedAvg does."""
@@ -84,7 +80,7 @@ class QFedAvgClient(MultiModelClient):
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
         """Train clients side by side. All start from one model, which measures each client's loss."""
-        model = self._model_of(confs[0].model_key)
+        model = self.bench.module(confs[0].model_key)
         losses = [self._loss(model, samples, conf.test_bsz) for samples, conf in zip(data, confs, strict=True)]
         results = super().train_cohort(data, cohort, confs)
         return [
@@ -105,9 +101,7 @@ class QFedAvgClient(MultiModelClient):
 class QFedAvgExecutor(MultiModelExecutor):
     """Executor whose clients first measure the loss of the model that they train."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> QFedAvgClient:
-        """Create a client that measures its loss first."""
-        return QFedAvgClient(conf, self.bench.module)
+    client = QFedAvgClient
 
 
 class QFedAvgAggregator(FedAvgAggregator):

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import ClientConfig, ClientSamples, MultiModelClient, State
+from fedscale_ext.method import Bench, ClientConfig, ClientSamples, MultiModelClient, MultiModelExecutor, State
 from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import deepest, of_clients
-from fedscale_ext.methods.personal.personal_models import PersonalModelClient, PersonalModelExecutor
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.training.resident import Cohort
 
 LOGITS = "logits"  # name of what a client says
@@ -39,8 +39,8 @@ class PublicPhase(MultiModelClient):
 
     loss_key: Hashable = None  # targets are other ones in each round: steps cannot be recorded
 
-    def __init__(self, conf: ClientConfig, phase: Mapping[str, Any], shared: State) -> None:
-        super().__init__(conf)
+    def __init__(self, conf: ClientConfig, bench: Bench, phase: Mapping[str, Any], shared: State) -> None:
+        super().__init__(conf, bench)
         rows = shared["rows"] if phase["told"] else torch.arange(len(shared["x"]))
         self.samples = ClientSamples(shared["x"][rows], torch.arange(len(rows), device=shared["x"].device))
         self._labels = shared["labels"][rows] if "labels" in shared else None
@@ -99,7 +99,7 @@ class LogitsClient(PersonalModelClient):
             return
         for phase in conf.objective.get("public", ()):
             if not phase["told"] or "rows" in shared:
-                yield PublicPhase(conf, phase, shared)
+                yield PublicPhase(conf, self.bench, phase, shared)
 
     def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Return the result with the client's model, if it keeps one, and its logits [rows, classes]."""
@@ -111,7 +111,7 @@ class LogitsClient(PersonalModelClient):
         return {**super().reported(result, model, conf), "returned": {LOGITS: logits}}
 
 
-class LogitsExecutor(PersonalModelExecutor):
+class LogitsExecutor(MultiModelExecutor):
     """Executor whose clients report logits of public samples."""
 
     client = LogitsClient

@@ -9,11 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.method import ClientConfig, State
+from fedscale_ext.method import Bench, ClientConfig, State
 from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.models.final_layer import final_layer, input_of
-from fedscale_ext.tasks.workbench import Workbench
 
 _EXACT = "donot_use_mm_for_euclid_dist"  # cdist without the rounding of its faster form
 COUNTS = "counts"  # name of a client's numbers of samples by class, int32 [classes]
@@ -28,7 +27,7 @@ class TensorExchangeClient(PersonalModelClient):
 
     taps_features: ClassVar[bool] = False  # whether the loss needs features
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self.layer = final_layer(bench.spec(conf.model_key)).name
         self.tap = self.layer if self.taps_features else None

@@ -21,10 +21,12 @@ from torch import Tensor, nn
 
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientConfig,
     ClientSamples,
     ClientTensors,
     ModelSpec,
+    MultiModelExecutor,
     NotNegative,
     Population,
     ReceivedTensors,
@@ -40,7 +42,6 @@ from fedscale_ext.methods.exchange.client import (
     client_rows,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator, TensorExchangeParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.training.resident import Cohort
 
 OUTPUTS, KNOWN = "outputs", "classes"  # received: the others' outputs [known, classes], and for which classes, int32
@@ -49,7 +50,7 @@ OUTPUTS, KNOWN = "outputs", "classes"  # received: the others' outputs [known, c
 class FDClient(TensorExchangeClient):
     """Client that learns the others' mean output of a sample's class, and sends its own ones."""
 
-    def __init__(self, conf: ClientConfig, bench: Any) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self._weight = float(conf.objective.get("weight", 0.0))
         self._targets: Tensor | None = None  # [classes, classes], or [K, classes, classes] of a cohort
@@ -73,7 +74,7 @@ class FDClient(TensorExchangeClient):
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
     ) -> list[dict[str, Any] | Exception]:
         """Train a cohort, each client with what it received."""
-        self._targets = self._received(confs, self._bench.module(confs[0].model_key))
+        self._targets = self._received(confs, self.bench.module(confs[0].model_key))
         return super().train_cohort(data, cohort, confs)
 
     def _received(self, confs: Sequence[ClientConfig], model: nn.Module) -> Tensor | None:
@@ -96,7 +97,7 @@ class FDClient(TensorExchangeClient):
         return {OUTPUTS: means, COUNTS: counts}
 
 
-class FDExecutor(PersonalModelExecutor):
+class FDExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FDClient

@@ -33,10 +33,12 @@ from torch.nn import functional
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientConfig,
     ClientSamples,
     Count,
     ModelSpec,
+    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -54,8 +56,6 @@ from fedscale_ext.methods.exchange.generator import (
     trained_generator,
 )
 from fedscale_ext.methods.exchange.lgfedavg import LGFedAvgAggregator, LGFedAvgClient, LGFedAvgParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 GENERATOR, LABELS = "generator.", "labels"  # of the message, beside the head: tensors, and samples by class
@@ -66,7 +66,7 @@ class FedGenClient(LGFedAvgClient):
 
     taps_features = True
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self._weight = float(conf.objective.get("weight", 0.0))
         self._streams: list[torch.Generator] = []  # of the clients that train
@@ -122,7 +122,7 @@ def _streams(confs: Sequence[ClientConfig]) -> list[torch.Generator]:
     return [torch_stream(conf.seed, conf.round, conf.client_id, "generated") for conf in confs]
 
 
-class FedGenExecutor(PersonalModelExecutor):
+class FedGenExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FedGenClient

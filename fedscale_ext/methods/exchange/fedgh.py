@@ -22,20 +22,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import About, Count, ModelSpec, Positive, State, Update
+from fedscale_ext.method import About, Count, ModelSpec, MultiModelExecutor, Positive, State, Update
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, SendsPrototypes, prototypes_template
 from fedscale_ext.methods.exchange.server_training import trained
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 
 
 class FedGHClient(SharedHeadClient, SendsPrototypes):
     """Client that begins with the global head and sends its prototypes."""
 
 
-class FedGHExecutor(PersonalModelExecutor):
+class FedGHExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FedGHClient

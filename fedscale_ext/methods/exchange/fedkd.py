@@ -38,9 +38,11 @@ from torch import Tensor, nn
 
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientConfig,
     ClientSamples,
     ClientTensors,
+    MultiModelExecutor,
     Population,
     PositiveFraction,
     State,
@@ -58,10 +60,9 @@ from fedscale_ext.methods.exchange.mutual import (
     shared_part,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, copied, enter
+from fedscale_ext.methods.personal.personal_models import copied, enter
 from fedscale_ext.models.families.network_pair import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.transport import wire
 
@@ -71,7 +72,7 @@ RANKS = "ranks"  # name of what a client reports: the rank of each matrix of its
 class FedKDClient(MutualClient):
     """Client whose mentor and mentee teach each other, and which sends its mentee's change compressed."""
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self._received: State = {}  # the mentee before training
         self._uploads: dict[int, State] = {}  # by client: the tensors of its mentee as the server gets them
@@ -105,7 +106,7 @@ class FedKDClient(MutualClient):
 
     def prepare_cohort(self, cohort: Cohort, confs: Sequence[ClientConfig]) -> dict[int, Exception]:
         """Remember the mentee as it was sent to the cohort."""
-        self._received = copied(shared_part(self._bench.module(confs[0].model_key).state_dict()))
+        self._received = copied(shared_part(self.bench.module(confs[0].model_key).state_dict()))
         return super().prepare_cohort(cohort, confs)
 
     def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
@@ -132,7 +133,7 @@ def _task_losses(own: Tensor, shared: Tensor, labels: Tensor) -> Tensor:
     return hard_cross_entropy(own, labels) + hard_cross_entropy(shared, labels)
 
 
-class FedKDExecutor(PersonalModelExecutor):
+class FedKDExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FedKDClient

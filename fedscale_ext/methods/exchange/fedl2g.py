@@ -30,11 +30,13 @@ from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientConfig,
     ClientSamples,
     Count,
     CountOrZero,
     ModelSpec,
+    MultiModelExecutor,
     Population,
     Positive,
     PositiveFraction,
@@ -49,9 +51,7 @@ from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, GuidedClient
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.final_layer import final_layer
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort
 
@@ -62,7 +62,7 @@ _LR = {"features": 100.0, "logits": 0.1}  # of the server: the authors' run file
 class FedL2GClient(GuidedClient):
     """Client that learns towards guiding vectors, and sends the gradients of its quiz."""
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         if conf.objective.get("guide") == "logits":
             self.tap = None
@@ -113,7 +113,7 @@ class FedL2GClient(GuidedClient):
             return super().train_cohort(data, cohort, confs)
         results: list[dict[str, Any] | Exception] = []
         for row, (samples, conf) in enumerate(zip(data, confs, strict=True)):
-            model = self._bench.module(conf.model_key)
+            model = self.bench.module(conf.model_key)
             self.begin(model, conf)
             cohort.set_start(row, model.state_dict())
             try:
@@ -130,7 +130,7 @@ class FedL2GClient(GuidedClient):
         return self._closed(result(conf, len(data), [losses.cpu()]), model, data, conf)
 
 
-class FedL2GExecutor(PersonalModelExecutor):
+class FedL2GExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FedL2GClient

@@ -27,19 +27,26 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import About, ClientConfig, CountOrZero, EvaluationPlan, ModelSpec, NotNegative
+from fedscale_ext.method import (
+    About,
+    Bench,
+    ClientConfig,
+    CountOrZero,
+    EvaluationPlan,
+    ModelSpec,
+    MultiModelExecutor,
+    NotNegative,
+)
 from fedscale_ext.methods.distillation.losses import hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.network_pair import FUSED
-from fedscale_ext.tasks.workbench import Workbench
 
 
 class FedMRLClient(MutualClient):
     """Client whose two heads learn labels from one representation."""
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self._weight = float(conf.objective.get("weight", 1.0))
 
@@ -48,7 +55,7 @@ class FedMRLClient(MutualClient):
         return hard_cross_entropy(own, labels) + self._weight * hard_cross_entropy(shared, labels)
 
 
-class FedMRLExecutor(PersonalModelExecutor):
+class FedMRLExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FedMRLClient

@@ -18,17 +18,21 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import About, ClientConfig, Fraction
+from fedscale_ext.method import (
+    About,
+    Bench,
+    ClientConfig,
+    Fraction,
+    MultiModelExecutor,
+)
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
-from fedscale_ext.tasks.workbench import Workbench
 
 
 class FMLClient(MutualClient):
     """Client whose two models learn labels and each other's outputs."""
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self._alpha, self._beta = (float(conf.objective.get(name, 1.0)) for name in ("alpha", "beta"))
 
@@ -43,7 +47,7 @@ def _learns(student: Tensor, teacher: Tensor, labels: Tensor, share: float) -> T
     return share * hard_cross_entropy(student, labels) + (1.0 - share) * divergence(student, teacher)
 
 
-class FMLExecutor(PersonalModelExecutor):
+class FMLExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = FMLClient

@@ -18,10 +18,18 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedscale_ext.method import About, ClientConfig, ClientSamples, ModelSpec, State, Update, count_mean
+from fedscale_ext.method import (
+    About,
+    ClientConfig,
+    ClientSamples,
+    ModelSpec,
+    MultiModelExecutor,
+    State,
+    Update,
+    count_mean,
+)
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient, head_of
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.final_layer import final_layer
 
 
@@ -30,10 +38,10 @@ class LGFedAvgClient(SharedHeadClient):
 
     def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The head's tensors."""
-        return head_of(model.state_dict(), final_layer(self._bench.spec(conf.model_key)))
+        return head_of(model.state_dict(), final_layer(self.bench.spec(conf.model_key)))
 
 
-class LGFedAvgExecutor(PersonalModelExecutor):
+class LGFedAvgExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = LGFedAvgClient

@@ -6,7 +6,17 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.method import ClientConfig, ClientSamples, ModelSpec, NotNegative, Population, State, Task
+from fedscale_ext.method import (
+    Bench,
+    ClientConfig,
+    ClientSamples,
+    ModelSpec,
+    MultiModelExecutor,
+    NotNegative,
+    Population,
+    State,
+    Task,
+)
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
     NearestPrototype,
@@ -14,9 +24,7 @@ from fedscale_ext.methods.exchange.client import (
     class_means,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor
 from fedscale_ext.models.final_layer import final_layer
-from fedscale_ext.tasks.workbench import Workbench
 
 PROTOTYPES, KNOWN = (
     "prototypes",
@@ -39,7 +47,7 @@ class GuidedClient(TensorExchangeClient):
 
     taps_features = True
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self._weight = float(conf.objective.get("weight", 0.0))
         self._tables: tuple[Tensor, Tensor] | None = None
@@ -86,7 +94,7 @@ class PrototypeClient(GuidedClient, SendsPrototypes):
         return NearestPrototype(model, self.layer, *self.vectors(len(weight), weight.detach()))
 
 
-class PrototypeExecutor(PersonalModelExecutor):
+class PrototypeExecutor(MultiModelExecutor):
     """Executor of such clients."""
 
     client = PrototypeClient

@@ -24,7 +24,7 @@ from fedscale_ext.methods.fedoras.path_sampling import drawn_paths
 from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.kind import Kind
-from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.local_training import Bench, MultiModelClient
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.sgd import Pull, Sgd, Steps
@@ -105,10 +105,10 @@ class FedorASClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: ClientConfig, spec: ModelSpec | None = None, supernet: ModelSpec | None = None) -> None:
-        super().__init__(conf)
-        self._spec, self._supernet = spec, supernet  # what is held, and of what; None where only asked for the class
-        self._everywhere = spec is not None and reads_everywhere(spec)
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
+        super().__init__(conf, bench)
+        self._spec, self._supernet = bench.spec(conf.model_key), bench.host(conf.model_key)  # the part, and the whole
+        self._everywhere = reads_everywhere(self._spec)
 
     def seen(self, data: ClientSamples, conf: ClientConfig) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches; for texts that are read at every position, labels are the next symbols, [B, T]."""
@@ -125,7 +125,7 @@ class FedorASClient(MultiModelClient):
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train a path on each batch; ``returned`` of the result has the examples of each operator."""
         settings = conf.objective.get("paths")
-        if settings is None or self._spec is None or self._supernet is None:
+        if settings is None:
             return super().train(client_data, model, conf)
         costs = budget_tables(self._supernet, tuple(settings["unsupported"]))
         paths = drawn_paths(
@@ -157,7 +157,6 @@ class FedorASExecutor(MultiModelExecutor):
 
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains paths, or one that trains its model as it is."""
-        spec = self.bench.spec(conf.model_key)
-        if conf.objective.get("paths") is None and not reads_everywhere(spec):
-            return MultiModelClient(conf)
-        return FedorASClient(conf, spec, self.bench.host(conf.model_key))
+        if conf.objective.get("paths") is None and not reads_everywhere(self.bench.spec(conf.model_key)):
+            return MultiModelClient(conf, self.bench)
+        return FedorASClient(conf, self.bench)

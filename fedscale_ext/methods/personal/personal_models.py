@@ -5,14 +5,13 @@ no model and trains the one that it receives.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 
@@ -38,10 +37,6 @@ class PersonalModelClient(MultiModelClient):
     """Client that trains a model of its own; its result has the new one as ``client_state``."""
 
     loss_key: Hashable = None  # a recorded step would begin from the start that all clients share
-
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
-        super().__init__(conf)
-        self._bench = bench
 
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Load the client's model into ``model``."""
@@ -109,7 +104,7 @@ class PersonalModelClient(MultiModelClient):
         """Train a cohort, each client from its model; see :meth:`MultiModelClient.train_cohort`."""
         for row, conf in enumerate(confs):
             if conf.client_state is not None:
-                model = self._bench.module(conf.model_key)
+                model = self.bench.module(conf.model_key)
                 self.load_personal_model(model, conf)
                 cohort.set_start(row, model.state_dict())
         failed = self.prepare_cohort(cohort, confs)
@@ -119,7 +114,7 @@ class PersonalModelClient(MultiModelClient):
         for row, (one, conf) in enumerate(zip(results, confs, strict=True)):
             one = failed.get(row, one)
             if not isinstance(one, Exception) and (self.reports(conf) or conf.returns_tensors):
-                model = self._bench.module(conf.model_key)
+                model = self.bench.module(conf.model_key)
                 enter(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
                 one = self._closed(one, model, data[row], conf)
             reported.append(one)
@@ -132,10 +127,6 @@ def copied(state: State) -> State:
 
 
 class PersonalModelExecutor(MultiModelExecutor):
-    """Executor whose clients train models of their own; a subclass names another class of ``client``."""
+    """Executor whose clients train models of their own."""
 
-    client: ClassVar[type[PersonalModelClient]] = PersonalModelClient
-
-    def get_client_trainer(self, conf: ClientConfig) -> PersonalModelClient:
-        """Create a client that trains its own model."""
-        return self.client(conf, self.bench)
+    client = PersonalModelClient

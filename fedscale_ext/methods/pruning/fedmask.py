@@ -30,6 +30,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientSamples,
     Excludes,
     Feature,
@@ -55,7 +56,6 @@ from fedscale_ext.methods.pruning.pruned_types import (
     unpack_channels,
 )
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 
@@ -88,7 +88,7 @@ class MaskClient(MultiModelClient):
 
     Args:
         conf: the client's configuration.
-        bench: the models that came with units.
+        bench: the models that the executor has.
         threshold: tau.
         lr: learning rate of the scores.
 
@@ -96,9 +96,9 @@ class MaskClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: ClientConfig, bench: Workbench, threshold: float = THRESHOLD, lr: float = LR) -> None:
-        super().__init__(conf)
-        self._bench, self._middle, self._lr = bench, math.log(threshold / (1 - threshold)), lr
+    def __init__(self, conf: ClientConfig, bench: Bench, threshold: float = THRESHOLD, lr: float = LR) -> None:
+        super().__init__(conf, bench)
+        self._middle, self._lr = math.log(threshold / (1 - threshold)), lr
 
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's: W * m_c with its own statistics."""
@@ -177,15 +177,15 @@ class MaskClient(MultiModelClient):
         return channels.strongest(channels.strength(self._layout(conf), mattering), conf.objective["fedmask"]["target"])
 
     def _active(self, conf: ClientConfig) -> channels.Active:
-        return unpack_channels(conf.client_state or {}, channels.whole(self._bench.spec(conf.model_key)))
+        return unpack_channels(conf.client_state or {}, channels.whole(self.bench.spec(conf.model_key)))
 
     def _layout(self, conf: ClientConfig) -> models.Layout:
-        return models.layout(self._bench.spec(conf.model_key))
+        return models.layout(self.bench.spec(conf.model_key))
 
     @torch.no_grad()
     def _draw(self, parameters: dict[str, Tensor], conf: ClientConfig) -> None:
         """Write W into the parameters, as the aggregator drew it, so that it need not travel."""
-        theta = initial_weights(self._bench.spec(conf.model_key), conf.seed)
+        theta = initial_weights(self.bench.spec(conf.model_key), conf.seed)
         for name, parameter in parameters.items():
             parameter.copy_(theta[name])
 
@@ -206,7 +206,7 @@ def _slope(score: Tensor) -> Tensor:
 
 
 class MaskExecutor(MultiModelExecutor):
-    """Executor whose clients know the spec that they train."""
+    """Executor whose clients learn masks."""
 
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that learns masks, in rounds and for fine-tuning."""

@@ -220,9 +220,7 @@ class SkeletonClient(MultiModelClient):
 class SkeletonExecutor(MultiModelExecutor):
     """Executor whose clients have skeletons."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> SkeletonClient:
-        """Create a client that trains as FedSkel's."""
-        return SkeletonClient(conf)
+    client = SkeletonClient
 
 
 class FedSkelAggregator(PrunedTypesAggregator):

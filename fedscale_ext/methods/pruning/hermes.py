@@ -113,9 +113,7 @@ def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float)
 class HermesExecutor(MultiModelExecutor):
     """Executor whose clients measure the accuracy of the model that they train."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> HermesClient:
-        """Create a client that trains as Hermes's."""
-        return HermesClient(conf, self.bench)
+    client = HermesClient
 
 
 class HermesAggregator(PrunedTypesAggregator):

@@ -144,9 +144,7 @@ class LotteryClient(MaskedClient):
 class LotteryExecutor(MultiModelExecutor):
     """Executor whose clients measure the accuracy of the model that they train."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> LotteryClient:
-        """Create a client that trains as LotteryFL's."""
-        return LotteryClient(conf, self.bench)
+    client = LotteryClient
 
 
 class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):

@@ -20,7 +20,6 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.resident import Cohort
 
 
@@ -30,10 +29,6 @@ class MaskedClient(MultiModelClient):
     Gradients of the others are zero, so momentum cannot move them either. ``conf.client_state`` describes the mask
     (empty before the first round: everything trains). Subclasses define :meth:`mask` and :meth:`enter`.
     """
-
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
-        super().__init__(conf)
-        self.bench = bench
 
     def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
         """Masks of the parameters that may be pruned, bool by name."""

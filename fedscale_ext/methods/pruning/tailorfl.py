@@ -51,7 +51,6 @@ from fedscale_ext.methods.pruning.pruned_types import (
     pack_channels,
     unpack_channels,
 )
-from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 
@@ -86,12 +85,8 @@ class TailorClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: ClientConfig, bench: Workbench) -> None:
-        super().__init__(conf)
-        self._bench = bench
-
     def _client_state(self, conf: ClientConfig) -> tuple[channels.Active, dict[str, Tensor]]:
-        whole = channels.whole(self._bench.spec(conf.model_key))
+        whole = channels.whole(self.bench.spec(conf.model_key))
         client_state: State = conf.client_state or {}
         gates = {group: client_state.get(f"{GATE}{group}", torch.ones(len(one))) for group, one in whole.items()}
         return unpack_channels(client_state, whole), gates
@@ -99,13 +94,13 @@ class TailorClient(MultiModelClient):
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's: its active channels, behind their gates."""
         (active, gates), parameters = self._client_state(conf), trainable(model)
-        layout = models.layout(self._bench.spec(conf.model_key))
+        layout = models.layout(self.bench.spec(conf.model_key))
         masks.apply(channels.masks(layout, active, parameters), parameters)
         _write(parameters, channels.gated(layout, _like(gates, parameters), parameters))
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train weights and gates together; a client that is still whole then prunes to its target."""
-        layout, settings = models.layout(self._bench.spec(conf.model_key)), conf.objective.get("tailor")
+        layout, settings = models.layout(self.bench.spec(conf.model_key)), conf.objective.get("tailor")
         (active, gates), parameters = self._client_state(conf), trainable(model)
         gates = {group: one.clone().requires_grad_() for group, one in _like(gates, parameters).items()}
         mask = channels.masks(layout, active, parameters)
@@ -166,11 +161,9 @@ def _like(gates: dict[str, Tensor], parameters: dict[str, Tensor]) -> dict[str, 
 
 
 class TailorExecutor(MultiModelExecutor):
-    """Executor whose clients know the spec that they train."""
+    """Executor whose clients learn gates of their channels."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> TailorClient:
-        """Create a client that trains as TailorFL's."""
-        return TailorClient(conf, self.bench)
+    client = TailorClient
 
 
 def tuned(profiles: Tensor, share: float) -> Tensor:

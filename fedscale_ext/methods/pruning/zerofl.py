@@ -203,7 +203,7 @@ class ZeroFLExecutor(MultiModelExecutor):
 
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that trains by SWAT's passes, or one that fine-tunes."""
-        return ZeroFLClient(conf) if "zerofl" in conf.objective else MultiModelClient(conf)
+        return (ZeroFLClient if "zerofl" in conf.objective else MultiModelClient)(conf, self.bench)
 
 
 class ZeroFLAggregator(FedAvgAggregator):

@@ -172,7 +172,7 @@ class FedNASExecutor(MultiModelExecutor):
 
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
         """Create a client that searches, or one that trains the derived network."""
-        return FedNASClient(conf) if "search" in conf.objective else MultiModelClient(conf)
+        return (FedNASClient if "search" in conf.objective else MultiModelClient)(conf, self.bench)
 
 
 class FedNASAggregator(FedAvgAggregator):

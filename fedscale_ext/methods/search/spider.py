@@ -153,16 +153,11 @@ class SpiderClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: ClientConfig, spec: ModelSpec | None = None) -> None:
-        super().__init__(conf)
-        self._spec = spec  # of the global network; None where only asked for the class
-
     def _local(self, model: nn.Module, conf: ClientConfig) -> Local:
-        assert self._spec is not None
-        client_state = conf.client_state or {}
+        client_state, ops = conf.client_state or {}, self.bench.spec(conf.model_key)["ops"]
         state = {name: client_state.get(name, tensor).detach().clone() for name, tensor in model.state_dict().items()}
-        alive = client_state[ALIVE].cpu().numpy().copy() if ALIVE in client_state else everything(self._spec["ops"])
-        return Local(model, self._spec["ops"], state, alive)
+        alive = client_state[ALIVE].cpu().numpy().copy() if ALIVE in client_state else everything(ops)
+        return Local(model, ops, state, alive)
 
     @torch.no_grad()
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
@@ -176,8 +171,8 @@ class SpiderClient(MultiModelClient):
         """Train both networks; figures are the global network's, ``client_state`` is the local one. See
         :meth:`MultiModelClient.train`."""
         settings = conf.objective.get("spider")
-        if settings is None or self._spec is None:
-            if self._spec is not None and conf.client_state is not None:
+        if settings is None or conf.client_state is None:
+            if conf.client_state is not None:
                 self.load_personal_model(model, conf)
             return super().train(client_data, model, conf)
         model.train()
@@ -220,12 +215,9 @@ class SpiderClient(MultiModelClient):
 
 
 class SpiderExecutor(MultiModelExecutor):
-    """Executor that tells its clients the supernet's spec."""
+    """Executor whose clients train both networks."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that trains both networks, or one that fine-tunes its local network."""
-        known = conf.client_state is not None
-        return SpiderClient(conf, self.bench.spec(conf.model_key) if known else None)
+    client = SpiderClient
 
 
 class LocalNetworks(ClientState):

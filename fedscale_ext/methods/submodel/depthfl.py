@@ -21,10 +21,10 @@ from torch import Tensor
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientTensors,
     JobConfig,
     ModelSpec,
-    MultiModelClient,
     MultiModelExecutor,
     NotNegative,
     Population,
@@ -80,8 +80,8 @@ class DepthFLClient(MultiExitClient):
     The loss of n exits is sum_i CE_i + w(t) / (n - 1) sum_{i != j} KL(p_j || p_i), each teacher p_j fixed.
     """
 
-    def __init__(self, conf: ClientConfig) -> None:
-        super().__init__(conf)
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
+        super().__init__(conf, bench)
         self._consistency: float = conf.objective.get("consistency", 0.0)
         # w(t) is another one in each round: recordings would pile up
         self.loss_key = None if self._consistency else ()
@@ -102,9 +102,7 @@ class DepthFLClient(MultiExitClient):
 class DepthFLExecutor(MultiModelExecutor):
     """Executor whose clients train as DepthFL's."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client whose exits teach each other."""
-        return DepthFLClient(conf)
+    client = DepthFLClient
 
 
 class DepthFLAggregator(ExitLevelsAggregator):

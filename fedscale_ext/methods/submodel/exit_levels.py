@@ -12,7 +12,6 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
 from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_groups_fit, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
@@ -82,9 +81,7 @@ class MultiExitClient(MultiModelClient):
 class MultiExitExecutor(MultiModelExecutor):
     """Executor whose clients train networks with several exits."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that trains all exits together."""
-        return MultiExitClient(conf)
+    client = MultiExitClient
 
 
 class ExitLevelsAggregator(LevelsAggregator):

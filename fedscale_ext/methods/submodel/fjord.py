@@ -109,22 +109,19 @@ class FjordClient(MultiModelClient):
 
     in_cohorts: ClassVar[bool] = False
 
-    def __init__(self, conf: ClientConfig, spec: ModelSpec) -> None:
-        super().__init__(conf)
-        self._spec = spec  # of p_max
-
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train by ordered dropout; see :meth:`MultiModelClient.train`. The reported loss is the minimised one."""
         widths = [tuple(sorted(each.items())) for each in conf.objective.get("widths", ())]
         if len(widths) < 2:  # the narrowest p_max, or a measurement of speed, whose clients have no objective
             return super().train(client_data, model, conf)
         model.train()
+        spec = self.bench.spec(conf.model_key)  # of p_max
         drawn = drawn_widths(conf.seed, conf.round, conf.client_id, len(widths), conf.local_steps)
         named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
         parameters: list[Tensor] = [parameter for _, parameter in named]
         steps, losses = None, []
         for (x, y), choice in zip(self.seen(client_data, conf), drawn, strict=True):
-            network = Narrow(model, self._spec, widths[choice]) if choice else model
+            network = Narrow(model, spec, widths[choice]) if choice else model
             output = self.output(network, x, client_data, conf)
             if choice and conf.objective["distil"]:
                 teacher = self.output(model, x, client_data, conf)
@@ -166,11 +163,9 @@ class Narrow:
 
 
 class FjordExecutor(MultiModelExecutor):
-    """Executor that tells its clients which spec they train."""
+    """Executor whose clients train by ordered dropout."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that trains widths of its p_max."""
-        return FjordClient(conf, self.bench.spec(conf.model_key))
+    client = FjordClient
 
 
 class FjordAggregator(RatesAggregator):

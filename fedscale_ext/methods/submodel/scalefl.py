@@ -20,9 +20,9 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import (
     About,
+    Bench,
     Fraction,
     ModelSpec,
-    MultiModelClient,
     MultiModelExecutor,
     Population,
     Positive,
@@ -93,8 +93,8 @@ class ScaleFLClient(MultiExitClient):
     The loss of n exits is sum_j j (CE_j + gamma T^2 KL(p_n || p_j)) / (n (n + 1) / 2), with p at temperature T.
     """
 
-    def __init__(self, conf: ClientConfig) -> None:
-        super().__init__(conf)
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
+        super().__init__(conf, bench)
         self._gamma: float = conf.objective.get("kd_gamma", 0.0)
         self._temperature: float = conf.objective.get("kd_temperature", 1.0)
         self._detach: bool = conf.objective.get("kd_detach", False)
@@ -115,9 +115,7 @@ class ScaleFLClient(MultiExitClient):
 class ScaleFLExecutor(MultiModelExecutor):
     """Executor whose clients train as ScaleFL's."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client whose exits learn from the deepest one."""
-        return ScaleFLClient(conf)
+    client = ScaleFLClient
 
 
 class ScaleFLAggregator(ExitLevelsAggregator):

@@ -114,8 +114,7 @@ def test_clients_report_the_loss_of_the_model_that_they_were_handed_alone_and_si
                           torch.from_numpy(rng.integers(0, 5, n))) for n in (12, 9)]  # fmt: skip
     own_settings = {"batch_size": 4, "local_steps": 3, "client_weight_decay": 0.0, "test_bsz": 5, "model_key": "global"}
     confs = [client_settings(client, **own_settings) for client in (1, 2)]
-    client = object.__new__(QFedAvgClient)
-    client._model_of = bench.module
+    client = QFedAvgClient(confs[0], bench)
     expected = []
     for samples in data:
         module = bench.module("global").eval()

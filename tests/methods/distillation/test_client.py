@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 
 from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
@@ -129,7 +129,7 @@ def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> 
     settings = conf(3, client_state=state, shared_tensors=None, round="personalise")
     result = client(settings).train(samples(20), network(), settings)
     plain = client_settings(3, round="personalise")
-    expected = MultiModelClient(plain).train(samples(20), network(3), plain)
+    expected = MultiModelClient(plain, NO_BENCH).train(samples(20), network(3), plain)
     assert "returned" not in result
     for name, tensor in expected["update_weight"].items():
         torch.testing.assert_close(result["update_weight"][name], tensor)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, bench_of, client_settings
 from torch import nn
 from torch.nn import functional
 
@@ -31,6 +31,7 @@ SHAPE, CLASSES = (1, 20, 20), 5
 DATA = samples(20, shape=SHAPE)
 SUPERNET = models.named_spec("cnn_tiny", SHAPE, CLASSES)
 SPEC = restricted(SUPERNET, [(row[0], row[1 + layer % 3], "identity") for layer, row in enumerate(SUPERNET["ops"])])
+BENCH = bench_of(SPEC, SUPERNET)
 COSTS = budget_tables(SUPERNET, ())
 BUDGET = 3e6
 
@@ -66,7 +67,7 @@ def paths_of(settings: ClientConfig) -> np.ndarray:
 def test_it_steps_as_torchs_sgd_on_gradients_that_are_zeroed_or_removed(changes: dict[str, Any], idle: str) -> None:
     settings, data = conf(**changes, idle_gradient=idle), DATA
     trained, twin = network(), network()
-    result = FedorASClient(settings, SPEC, SUPERNET).train(data, trained, settings)
+    result = FedorASClient(settings, BENCH).train(data, trained, settings)
     origin = [parameter.detach().clone() for parameter in twin.parameters()]
     sgd = torch.optim.SGD(
         twin.parameters(), settings.learning_rate, settings.client_momentum, weight_decay=settings.client_weight_decay
@@ -95,7 +96,7 @@ def test_what_no_path_has_is_bitwise_what_it_was() -> None:
     settings = conf(local_steps=3, client_weight_decay=0.1)
     module = network()
     start = {name: value.clone() for name, value in module.state_dict().items()}
-    result = FedorASClient(settings, SPEC, SUPERNET).train(DATA, module, settings)
+    result = FedorASClient(settings, BENCH).train(DATA, module, settings)
     used = {operator for path in paths_of(settings) for operator in enumerate(COSTS.path(path))}
     for name, value in result["update_weight"].items():
         operator = operator_of(name)
@@ -130,7 +131,7 @@ def test_momentum_moves_an_operator_between_two_paths_that_have_it_unless_its_gr
         choose(self, path)
 
     monkeypatch.setattr(Searchable, "choose", noted)
-    FedorASClient(settings, SPEC, SUPERNET).train(DATA, module, settings)
+    FedorASClient(settings, BENCH).train(DATA, module, settings)
     moved = [not torch.equal(before, after) for (_, before), (_, after) in pairwise(seen)]
     chosen = [one for one, _ in seen[:-1]]
     assert True in chosen and False in chosen[chosen.index(True) :]
@@ -140,7 +141,7 @@ def test_momentum_moves_an_operator_between_two_paths_that_have_it_unless_its_gr
 
 def test_examples_are_counted_by_operator_and_paths_are_within_the_budget() -> None:
     settings, module = conf(local_epochs=2, local_steps=6, batch_size=8), network()
-    result = FedorASClient(settings, SPEC, SUPERNET).train(DATA, module, settings)
+    result = FedorASClient(settings, BENCH).train(DATA, module, settings)
     examples = result["returned"][EXAMPLES]
     assert examples.shape == COSTS.held.shape and (examples.sum(1) == 40).all()
     expected = np.zeros(COSTS.held.shape, dtype=np.int64)
@@ -156,7 +157,7 @@ def test_a_module_of_the_whole_supernet_holds_the_subspace_alone() -> None:
     whole.load_state_dict(part.state_dict(), strict=False)
     beside = {name: value.clone() for name, value in whole.state_dict().items() if name not in part.state_dict()}
     whole.hold(SPEC["ops"])
-    client = FedorASClient(settings, SPEC, SUPERNET)
+    client = FedorASClient(settings, BENCH)
     one, other = (client.train(DATA, module, settings)["update_weight"] for module in (part, whole))
     assert list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
     whole.hold(SUPERNET["ops"])
@@ -168,8 +169,8 @@ def test_a_path_is_trained_as_any_client_would() -> None:
     path = restricted(SUPERNET, [(row[2],) for row in SUPERNET["ops"]])
     settings = conf()
     settings = replace(settings, objective={})
-    one = FedorASClient(settings, path, path).train(DATA, network(path), settings)
-    other = MultiModelClient(settings).train(DATA, network(path), settings)
+    one = FedorASClient(settings, bench_of(path)).train(DATA, network(path), settings)
+    other = MultiModelClient(settings, NO_BENCH).train(DATA, network(path), settings)
     assert all(torch.equal(one["update_weight"][name], value) for name, value in other["update_weight"].items())
     assert "returned" not in one
 
@@ -184,7 +185,7 @@ def test_texts_are_learned_at_every_position() -> None:
         local_steps=1, batch_size=10, paths={"budget": 1e12, "unsupported": [], "load": 0.0, "idle_gradient": "zero"}
     )
     module, twin = network(spec), network(spec)
-    result = FedorASClient(settings, spec, spec).train(data, module, settings)
+    result = FedorASClient(settings, bench_of(spec)).train(data, module, settings)
     twin.choose(costs.path(drawn_paths(costs, costs.held, 1e12, 0.0, 1, 1, 1, 3)[0]))
     logits = twin(text[:, :6])
     assert result["moving_loss"] == pytest.approx(functional.cross_entropy(logits.mT, text[:, 1:]).item())
@@ -193,4 +194,4 @@ def test_texts_are_learned_at_every_position() -> None:
 def test_a_loss_that_is_not_finite_is_an_error() -> None:
     settings = conf(learning_rate=1e300)
     with pytest.raises(FloatingPointError):
-        FedorASClient(settings, SPEC, SUPERNET).train(DATA, network(), settings)
+        FedorASClient(settings, BENCH).train(DATA, network(), settings)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from job_results import assert_equal, result
 
 import fedscale_ext
@@ -67,10 +67,10 @@ def test_a_client_goes_on_from_its_own_model() -> None:
     conf, data = client_settings(client_state=state, model_key=KEY), samples(12)
     result = client(conf).train(data, network(), conf)
     alone, plain = network(9), client_settings()
-    expected = floating_tensors(MultiModelClient(plain).train(data, alone, plain)["update_weight"])
+    expected = floating_tensors(MultiModelClient(plain, NO_BENCH).train(data, alone, plain)["update_weight"])
     assert equal(result["client_state"], expected) and result["client_state"].keys() == state.keys()
     first = client_settings(client_state={}, model_key=KEY)  # it keeps nothing yet: the initial weights
-    again = floating_tensors(MultiModelClient(plain).train(data, network(), plain)["update_weight"])
+    again = floating_tensors(MultiModelClient(plain, NO_BENCH).train(data, network(), plain)["update_weight"])
     assert equal(client(first).train(data, network(), first)["client_state"], again)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 
 from fedscale_ext import models
 from fedscale_ext.core.types import State
@@ -46,9 +46,9 @@ def of(state: State) -> State:
 
 def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothing() -> None:
     settings, module = conf(True, local_steps=1), network()
-    result = SkeletonClient(settings).train(DATA, module, settings)
+    result = SkeletonClient(settings, NO_BENCH).train(DATA, module, settings)
     data, sums = DATA, {}
-    (rows,) = SkeletonClient(settings).batches(10, settings)
+    (rows,) = SkeletonClient(settings, NO_BENCH).batches(10, settings)
     other = network().train()
     for name, layer in filters(other).items():
         layer.register_forward_hook(lambda _l, _i, out, name=name: sums.update({name: out.abs().mean((2, 3)).sum(0)}))
@@ -57,18 +57,18 @@ def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothi
         assert int(one.sum()) == skeleton_size(len(one), 0.4)
         assert sums[name][one].min() >= sums[name][~one].max()
     plain = network()
-    SkeletonClient(settings).train(DATA, plain, conf(True, local_steps=1, client_state=None))
+    SkeletonClient(settings, NO_BENCH).train(DATA, plain, conf(True, local_steps=1, client_state=None))
     assert all(torch.equal(t, plain.state_dict()[name]) for name, t in result["update_weight"].items())
     assert all(torch.equal(result["client_state"][name], t) for name, t in module.state_dict().items())
 
 
 def test_other_filters_stay_and_pass_no_gradient() -> None:
     first = conf(True)
-    state = SkeletonClient(first).train(DATA, network(), first)["client_state"]
+    state = SkeletonClient(first, NO_BENCH).train(DATA, network(), first)["client_state"]
     settings, served = conf(False, state, local_steps=1, client_momentum=0.0), network(9)
     begin = {name: tensor.clone() for name, tensor in served.state_dict().items()}
     skeleton = of(state)
-    after = SkeletonClient(settings).train(DATA, served, settings)["update_weight"]
+    after = SkeletonClient(settings, NO_BENCH).train(DATA, served, settings)["update_weight"]
     start = {}
     for name, tensor in begin.items():
         layer = name.removesuffix(".weight")
@@ -82,7 +82,7 @@ def test_other_filters_stay_and_pass_no_gradient() -> None:
     for name, layer in filters(other).items():
         inside = skeleton[name].view(-1, 1, 1).float()
         layer.register_forward_hook(lambda _l, _i, out, inside=inside: out * inside + (out * (1 - inside)).detach())
-    (rows,) = SkeletonClient(settings).batches(10, settings)
+    (rows,) = SkeletonClient(settings, NO_BENCH).batches(10, settings)
     data = DATA
     torch.nn.functional.cross_entropy(other.train()(data.x[rows]), data.y[rows]).backward()
     moved = 0
@@ -170,11 +170,11 @@ def test_the_round_around_which_clients_are_tested_is_the_next_one() -> None:
 @pytest.mark.parametrize("sets", [False, True])
 def test_a_round_begins_with_the_clients_network_unless_it_sets_the_skeleton(sets: bool) -> None:
     first = conf(True)
-    state = SkeletonClient(first).train(DATA, network(), first)["client_state"]
+    state = SkeletonClient(first, NO_BENCH).train(DATA, network(), first)["client_state"]
     settings, sent, model = conf(sets, state), network(9), network(9)
     if not sets:
-        SkeletonClient(settings).load_personal_model(sent, settings)
-    SkeletonClient(settings).begin(model, settings)
+        SkeletonClient(settings, NO_BENCH).load_personal_model(sent, settings)
+    SkeletonClient(settings, NO_BENCH).begin(model, settings)
     assert all(torch.equal(tensor, sent.state_dict()[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(model.state_dict()["stem.conv.weight"], network(9).state_dict()["stem.conv.weight"]) == sets
 

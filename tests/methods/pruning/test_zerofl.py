@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from hypothesis import given
 from hypothesis import strategies as st
 from job_results import assert_equal, result
@@ -92,8 +92,8 @@ def test_without_sparsity_it_is_plain_training() -> None:
     for keys in ({}, {"clip_norm": 0.3}, {"client_optimizer": "adam", "learning_rate": 0.01, "adam_eps": 1e-3}):
         dense = settings(0.0, "top_k_diff", 1.0, **keys)
         one, other = network(), network()
-        result = ZeroFLClient(dense).train(data, one, dense)
-        plain = MultiModelClient(dense).train(data, other, dense)
+        result = ZeroFLClient(dense, NO_BENCH).train(data, one, dense)
+        plain = MultiModelClient(dense, NO_BENCH).train(data, other, dense)
         assert result["moving_loss"] == pytest.approx(plain["moving_loss"], rel=1e-9)
         for name, tensor in plain["update_weight"].items():
             torch.testing.assert_close(result["update_weight"][name], tensor, atol=1e-10, rtol=1e-8)
@@ -115,7 +115,7 @@ def test_what_is_handed_in(upload: str) -> None:
 
 def test_a_client_trains_all_its_weights_and_hands_in_a_share() -> None:
     conf, module = settings(share=0.15), network()
-    sent = ZeroFLClient(conf).train(samples(12), module, conf)["update_weight"]
+    sent = ZeroFLClient(conf, NO_BENCH).train(samples(12), module, conf)["update_weight"]
     names = sparse_weights(module)
     for name, tensor in sent.items():
         alive = int((tensor != 0).sum())

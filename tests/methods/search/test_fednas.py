@@ -1,12 +1,13 @@
 """FedNAS: steps of alphas and weights, alphas that are averaged, the network that comes of it, whole jobs."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from job_results import assert_equal, result
 from server.test_jobs import command
 from torch.nn import functional
@@ -16,7 +17,7 @@ from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient
+from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient, FedNASExecutor
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.util.macs import MacCounter
@@ -62,7 +63,7 @@ def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_ne
 def test_a_step_moves_alphas_by_both_losses_then_weights_by_one(tmp_path: Path, train: float, val: float) -> None:
     data, module, twin = samples(12, shape=SHAPE), network(tmp_path), network(tmp_path).train()
     conf = settings(train=train, val=val, local_steps=2, clip_norm=5.0)
-    result = FedNASClient(conf).train(data, module, conf)
+    result = FedNASClient(conf, NO_BENCH).train(data, module, conf)
     rows, validation = (torch.from_numpy(part) for part in hold_out(12, 0.5, conf.seed, conf.client_id))
     parameters = dict(twin.named_parameters())
     alphas = [tensor for name, tensor in parameters.items() if name.startswith(ALPHAS)]
@@ -99,7 +100,7 @@ def test_an_item_counts_what_a_client_multiplies(
     conf = settings(train=train, val=val, local_steps=task.local_steps, batch_size=task.batch_size, held_out=ratio)
     with counter.counting():
         data = samples(int(task.train_sizes[0]), shape=SHAPE)
-        seen = FedNASClient(conf).train(data, network(tmp_path), conf)["trained_size"]
+        seen = FedNASClient(conf, NO_BENCH).train(data, network(tmp_path), conf)["trained_size"]
     macs = item.compute_fraction * cost.training_macs + item.forward_fraction * cost.forward_macs
     assert seen * macs == pytest.approx(counter.read())
     held = {0.5: 5, 0.2: 2}[ratio]  # of 10, in batches of 5
@@ -111,7 +112,7 @@ def test_a_client_of_one_sample_has_nothing_to_validate_with(tmp_path: Path) -> 
     conf = settings(train=0.0)
     module = network(tmp_path)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    after = FedNASClient(conf).train(samples(1, shape=SHAPE), module, conf)["update_weight"]
+    after = FedNASClient(conf, NO_BENCH).train(samples(1, shape=SHAPE), module, conf)["update_weight"]
     assert all(torch.equal(after[name], before[name]) for name in before if name.startswith(ALPHAS))
     assert not torch.equal(after["classifier.bias"], before["classifier.bias"])
 
@@ -160,9 +161,9 @@ def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
 
 
 def test_clients_of_the_network_train_like_anybodys() -> None:
-    executor = FedNASAggregator.Executor
-    assert type(executor.get_client_trainer(None, client_settings())) is MultiModelClient
-    assert type(executor.get_client_trainer(None, settings())) is FedNASClient
+    executor = SimpleNamespace(bench=None)
+    assert type(FedNASExecutor.get_client_trainer(executor, client_settings())) is MultiModelClient
+    assert type(FedNASExecutor.get_client_trainer(executor, settings())) is FedNASClient
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import bench_of, client_settings
 from job_results import assert_equal, result, run_job
 from server.test_jobs import in_process
 from torch.nn import functional
@@ -70,7 +70,7 @@ def test_both_networks_step_and_the_local_one_is_pulled(tmp_path: Path, clip_nor
     local = network(tmp_path, 9)[1]
     handed, begin = state_of(module), state_of(local)
     conf, data = settings({**begin, ALIVE: torch.from_numpy(alive)}, clip_norm=clip_norm), samples(8, shape=SHAPE)
-    result = SpiderClient(conf, spec).train(data, module, conf)
+    result = SpiderClient(conf, bench_of(spec)).train(data, module, conf)
     rows = torch.from_numpy(hold_out(8, 0.25, conf.seed, conf.client_id)[0])
     twin = network(tmp_path)[1]
     for net, pull in ((twin, 0.0), (local, 0.3)):
@@ -129,11 +129,11 @@ def test_what_least_is_lost_without_goes(tmp_path: Path, how: str) -> None:
 def test_a_client_begins_with_the_global_network_and_shrinks_when_told(tmp_path: Path) -> None:
     spec, module = network(tmp_path)
     conf = settings(shrink="layer", local_steps=1)
-    result = SpiderClient(conf, spec).train(samples(8, shape=SHAPE), module, conf)
+    result = SpiderClient(conf, bench_of(spec)).train(samples(8, shape=SHAPE), module, conf)
     assert sorted(result["client_state"][ALIVE].sum(1).tolist()) == [1, 4]
     assert set(module.state_dict()) == set(models.layout(spec))  # the resident is the global one again
     alone = settings(shrink="layer", local_steps=1)
-    single = SpiderClient(alone, spec).train(samples(1, shape=SHAPE), network(tmp_path)[1], alone)
+    single = SpiderClient(alone, bench_of(spec)).train(samples(1, shape=SHAPE), network(tmp_path)[1], alone)
     assert bool(single["client_state"][ALIVE].all())  # nothing to validate with
 
 
@@ -156,11 +156,11 @@ def test_a_client_is_served_its_local_network(tmp_path: Path) -> None:
     alive = everything(spec["ops"])
     alive[:, 1:] = False
     conf = settings({**state_of(other), ALIVE: torch.from_numpy(alive)})
-    SpiderClient(conf, spec).load_personal_model(module, conf)
+    SpiderClient(conf, bench_of(spec)).load_personal_model(module, conf)
     other.hold(alive_ops(spec["ops"], alive))  # type: ignore[operator]
     torch.testing.assert_close(module.eval()(samples(3, shape=SHAPE).x), other.eval()(samples(3, shape=SHAPE).x))
     fresh = network(tmp_path)[1]
-    SpiderClient(settings(), spec).load_personal_model(fresh, settings())
+    SpiderClient(settings(), bench_of(spec)).load_personal_model(fresh, settings())
     torch.testing.assert_close(
         fresh.eval()(samples(3, shape=SHAPE).x), network(tmp_path)[1].eval()(samples(3, shape=SHAPE).x)
     )
@@ -201,7 +201,7 @@ def computed(
     count = int(aggregator.task.train_sizes[item.client - 1])
     data = ClientSamples(torch.randn(count, *SHAPE, generator=generator), torch.arange(count) % 5)
     with counter.counting():
-        result = SpiderClient(conf, spec).train(data, module, conf)
+        result = SpiderClient(conf, bench_of(spec)).train(data, module, conf)
     return float(counter.read() or 0), result["client_state"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from job_results import assert_equal, result
 from torch.func import functional_call
 from torch.nn import functional
@@ -63,7 +63,7 @@ def test_the_loss_is_the_loop(exits: int, consistency: float) -> None:
                     total = total + consistency * taught / (exits - 1)
         return total
 
-    losses = DepthFLClient(client_settings(consistency=consistency)).losses(output, labels)
+    losses = DepthFLClient(client_settings(consistency=consistency), NO_BENCH).losses(output, labels)
     expected = looped(output, labels, loss)
     torch.testing.assert_close(losses, expected, atol=1e-12, rtol=1e-12)
     gradients = [torch.autograd.grad(each.sum(), output)[0] for each in (losses, expected)]
@@ -77,7 +77,7 @@ def test_teachers_are_fixed() -> None:
     far[..., 1, :] += torch.tensor([3.0, 0.0, 0.0, -3.0])
     both = torch.cat([output.detach()[:, :, :1], far[:, :, 1:]], -2).requires_grad_()
     alone, taught = (
-        torch.autograd.grad(DepthFLClient(client_settings(consistency=w)).losses(both, labels).sum(), both)[0]
+        torch.autograd.grad(DepthFLClient(client_settings(consistency=w), NO_BENCH).losses(both, labels).sum(), both)[0]
         for w in (0.0, 1.0)
     )
     p = both.detach().softmax(-1)
@@ -87,8 +87,8 @@ def test_teachers_are_fixed() -> None:
 
 
 def test_steps_are_recorded_only_where_the_loss_stays() -> None:
-    assert DepthFLClient(client_settings()).loss_key == ()
-    assert DepthFLClient(client_settings(consistency=0.1)).loss_key is None
+    assert DepthFLClient(client_settings(), NO_BENCH).loss_key == ()
+    assert DepthFLClient(client_settings(consistency=0.1), NO_BENCH).loss_key is None
 
 
 @pytest.mark.parametrize("backbone", ["cnn", "mlp"])

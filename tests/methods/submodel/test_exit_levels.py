@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from client_settings import NO_BENCH
 from torch.nn import functional
 
 import fedscale_ext
@@ -63,7 +64,7 @@ def run(job_file: Path, name: str, **keys: Any) -> tuple[dict[str, Any], dict[st
 
 
 def test_losses_sum_the_exits() -> None:
-    client, generator = MultiExitClient(client_settings()), torch.Generator().manual_seed(0)
+    client, generator = MultiExitClient(client_settings(), NO_BENCH), torch.Generator().manual_seed(0)
     output, labels = torch.randn(2, 5, 3, 4, generator=generator), torch.randint(0, 4, (2, 5), generator=generator)
     losses = client.losses(output, labels)
     assert losses.shape == (2, 5)
@@ -74,7 +75,7 @@ def test_losses_sum_the_exits() -> None:
 
 
 def test_other_clients_train_one_exit_and_refuse_several() -> None:
-    client, labels = MultiModelClient(client_settings()), torch.tensor([1, 0])
+    client, labels = MultiModelClient(client_settings(), NO_BENCH), torch.tensor([1, 0])
     one = torch.randn(2, 1, 3, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(client.losses(one, labels), client.losses(one[:, 0], labels))
     with pytest.raises(ValueError, match="2 exits and this method's clients train one"):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, bench_of, client_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
@@ -50,10 +50,10 @@ def test_a_step_at_p_is_a_step_of_the_network_of_the_leading_channels(name: str,
     settings_ = conf(spec, round=round_that_draws(choice))
     module = network(spec)
     start = {key: value.clone() for key, value in module.state_dict().items()}
-    trained = FjordClient(settings_, spec).train(samples(6), module, settings_)
+    trained = FjordClient(settings_, bench_of(spec)).train(samples(6), module, settings_)
     small, layout, channels = network(narrowed(spec, P[choice])), models.layout(spec), window(spec, P[choice])
     small.load_state_dict(extract(start, layout, channels))
-    alone = MultiModelClient(settings_).train(samples(6), small, settings_)
+    alone = MultiModelClient(settings_, NO_BENCH).train(samples(6), small, settings_)
     expected = insert(start, alone["update_weight"], coverage(layout, channels))
     for key in models.parameter_names(spec):
         torch.testing.assert_close(trained["update_weight"][key], expected[key], atol=1e-12, rtol=1e-12)
@@ -81,7 +81,7 @@ def test_the_widest_teaches_the_drawn_one(name: str, choice: int) -> None:
         loss = loss - (soft * narrow(data.x).flatten(0, -2).log_softmax(1)).sum(1).mean()
     names = [key for key, _ in wide.named_parameters()]
     gradients = dict(zip(names, torch.autograd.grad(loss, list(wide.parameters())), strict=True))
-    trained = FjordClient(settings_, spec).train(data, module, settings_)
+    trained = FjordClient(settings_, bench_of(spec)).train(data, module, settings_)
     for key, gradient in gradients.items():
         torch.testing.assert_close(trained["update_weight"][key], start[key] - 0.1 * gradient, atol=1e-12, rtol=1e-9)
     assert trained["moving_loss"] == pytest.approx(loss.item(), abs=1e-9)
@@ -93,7 +93,7 @@ def test_unused_channels_still_decay_and_keep_their_momentum() -> None:
     settings_ = conf(spec, round=round_that_draws(4), client_weight_decay=0.5)
     module = network(spec)
     before = module.conv1.weight.detach().clone()
-    FjordClient(settings_, spec).train(samples(6), module, settings_)
+    FjordClient(settings_, bench_of(spec)).train(samples(6), module, settings_)
     last = slice(widths_at(spec, 0.2)["conv1"], None)
     torch.testing.assert_close(module.conv1.weight[last], before[last] * (1 - 0.1 * 0.5))
 
@@ -105,7 +105,7 @@ def test_absent_classes_are_masked_for_every_width() -> None:
         settings_ = conf(spec, round=round_that_draws(choice), own_classes=True, distil=distil)
         module = network(spec)
         before = module.linear2.bias.detach().clone()
-        FjordClient(settings_, spec).train(data, module, settings_)
+        FjordClient(settings_, bench_of(spec)).train(data, module, settings_)
         assert (module.linear2.bias != before).tolist() == [False, True, True, False, False]
 
 

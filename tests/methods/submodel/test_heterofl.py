@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from job_results import result
 
 import fedscale_ext
@@ -104,7 +104,7 @@ def trained_alone(config: Any, spec: models.ModelSpec, start: State, client: int
     settings = client_settings(client, **{**job, "own_classes": True, "clip_norm": 1.0})
     module = models.build(spec)
     module.load_state_dict(start)
-    trained = MultiModelClient(settings).train(data, module, settings)["update_weight"]
+    trained = MultiModelClient(settings, NO_BENCH).train(data, module, settings)["update_weight"]
     return {name: value.detach().clone() for name, value in trained.items()}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from client_settings import client_settings
+from client_settings import NO_BENCH, client_settings
 from job_results import assert_equal, run_job
 from training.cohorts import both_ways, samples
 
@@ -54,7 +54,10 @@ def test_the_loss_is_the_loop(exits: int, kd: dict[str, Any]) -> None:
                 total = total + (j + 1) * 0.3 * 9 * divergence(target, (each[j] / 3).softmax(-1))
         return total / (exits * (exits + 1) / 2)
 
-    losses, expected = ScaleFLClient(client_settings(**kd)).losses(output, labels), looped(output, labels, loss)
+    losses, expected = (
+        ScaleFLClient(client_settings(**kd), NO_BENCH).losses(output, labels),
+        looped(output, labels, loss),
+    )
     torch.testing.assert_close(losses, expected, atol=1e-12, rtol=1e-12)
     for one, other in zip(*(torch.autograd.grad(x.sum(), output) for x in (losses, expected)), strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
@@ -64,7 +67,7 @@ def test_the_deepest_exit_learns_from_others_unless_it_is_detached() -> None:
     output, labels = logits(3)
 
     def gradient(**kd: Any) -> torch.Tensor:
-        loss = ScaleFLClient(client_settings(**kd)).losses(output, labels).sum()
+        loss = ScaleFLClient(client_settings(**kd), NO_BENCH).losses(output, labels).sum()
         return torch.autograd.grad(loss, output)[0][..., -1, :]
 
     torch.testing.assert_close(gradient(**{**KD, "kd_detach": True}), gradient(), atol=1e-12, rtol=1e-12)

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from fedscale_ext.method import ClientConfig, MultiModelClient, MultiModelExecutor
+from fedscale_ext.method import Bench, ClientConfig, MultiModelClient, MultiModelExecutor
 
 
 class MyMethodClient(MultiModelClient):
     """Its loss serves clients that train one by one, and those that train side by side as a cohort."""
 
-    def __init__(self, conf: ClientConfig) -> None:
-        super().__init__(conf)
+    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
+        super().__init__(conf, bench)
         self.smoothing: float = conf.objective.get("smoothing", 0.0)  # from the work item's objective
         self.loss_key = self.smoothing  # whatever else the loss depends on: a GPU records cohorts' steps once for each
 
@@ -29,6 +29,4 @@ class MyMethodClient(MultiModelClient):
 class MyMethodExecutor(MultiModelExecutor):
     """The process that trains such clients."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Who runs a client's steps."""
-        return MyMethodClient(conf)
+    client = MyMethodClient

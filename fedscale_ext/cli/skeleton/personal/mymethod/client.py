@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from fedscale_ext.method import ClientConfig, MultiModelClient, MultiModelExecutor
+from fedscale_ext.method import ClientConfig, MultiModelExecutor
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied
 
 
@@ -25,6 +25,4 @@ class MyMethodClient(PersonalModelClient):
 class MyMethodExecutor(MultiModelExecutor):
     """The process that trains such clients."""
 
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Who runs a client's steps; ``bench`` has the models that came with the unit."""
-        return MyMethodClient(conf, self.bench)
+    client = MyMethodClient
