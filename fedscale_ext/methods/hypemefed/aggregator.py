@@ -64,7 +64,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     reduces: ClassVar[bool] = False  # hypernetworks learn from each client's weights
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
-    def levels_of(self, spec: ModelSpec) -> list[Level]:
+    def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The prefixes, deepest first; without ``multi_exit``, with only their last exit."""
         heads = "all" if self.params.multi_exit else "last"
         exits = range(num_exits(spec), 0, -1)

@@ -103,12 +103,12 @@ def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray)
         u: A number in [0, 1) for each client, [clients].
 
     Returns:
-        The level of each client, int64 [clients]; the widest affordable one where those have no share.
+        The level of each client, int64 [clients]; the largest affordable one where those have no share.
 
     """
     weights = affordable * np.asarray(shares, dtype=np.float64)
-    widest = np.eye(len(shares))[affordable.argmax(axis=1)]
-    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, widest)
+    largest = np.eye(len(shares))[affordable.argmax(axis=1)]
+    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, largest)
     edges = weights.cumsum(axis=1)
     return (u[:, None] >= edges / edges[:, -1:]).sum(axis=1)
 
@@ -117,14 +117,14 @@ def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray)
 class Level:
     """A level: the ``spec`` that its clients train, and its part of the whole model.
 
-    ``channels``: by channel group, the channels of the whole that it holds; missing groups are whole. ``says``
-    describes the level to people.
+    ``channels``: by channel group, the channels of the whole that it holds; missing groups are whole.
+    ``description`` is what people read of the level.
     """
 
     key: str
     spec: ModelSpec
     channels: IndexMap
-    says: str
+    description: str
 
 
 class ShrinkingAggregator(MultiModelAggregator):
@@ -140,7 +140,7 @@ class ShrinkingAggregator(MultiModelAggregator):
         """Rate of channels of the narrowest version."""
         raise NotImplementedError
 
-    def full_spec(self) -> ModelSpec:
+    def whole_spec(self) -> ModelSpec:
         """Spec of the model at rate 1: the configuration's.
 
         Its convolutions are dense where the method's ``dense`` is on (as FedTrans's appendix A has it for its
@@ -164,11 +164,11 @@ class ShrinkingAggregator(MultiModelAggregator):
         """Spec of the narrowest version, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
-        return narrowed(self.full_spec(), self.narrowest)
+        return narrowed(self.whole_spec(), self.narrowest)
 
 
 class LevelsAggregator(ShrinkingAggregator):
-    """Base of methods with levels. Subclasses give :meth:`levels_of` and, where they differ, the hooks below.
+    """Base of methods with levels. Subclasses give :meth:`make_levels` and, where they differ, the hooks below.
 
     ``levels_by`` capacity: each client is on the largest level that it affords; fix: drawn from ``shares`` among
     those, once; dynamic: drawn anew in each round, and the largest one is served; groups: the weakest clients are on
@@ -177,7 +177,7 @@ class LevelsAggregator(ShrinkingAggregator):
 
     # ---- what subclasses may say ----
 
-    def levels_of(self, spec: ModelSpec) -> list[Level]:
+    def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The levels of the whole model, largest first."""
         raise NotImplementedError
 
@@ -203,16 +203,16 @@ class LevelsAggregator(ShrinkingAggregator):
         """Spec of the smallest level, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
-        return self.levels_of(self.full_spec())[-1].spec
+        return self.make_levels(self.whole_spec())[-1].spec
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the whole model and its levels, and choose the level of each client."""
-        spec = self.full_spec()
-        self.all_levels = self.levels_of(spec)
-        self.keys = [level.key for level in self.all_levels]
-        self.whole = self.keys[0] if self.all_levels[0].spec == spec else "global"
+        spec = self.whole_spec()
+        self.levels = self.make_levels(spec)
+        self.keys = [level.key for level in self.levels]
+        self.whole = self.keys[0] if self.levels[0].spec == spec else "global"
         self.pool.add(self.whole, spec, self.initial_state(spec))
-        for level in self.all_levels:
+        for level in self.levels:
             if level.key != self.whole:
                 self.pool.add_part(level.key, self.whole, level.spec, level.channels)
         self.macs = macs = np.array([self.pool[key].cost.forward_macs for key in self.keys])
@@ -220,15 +220,15 @@ class LevelsAggregator(ShrinkingAggregator):
         what = "what the sizes of levels give them" if self.levels_by == "groups" else f"level {self.keys[-1]}"
         self.report_weak(macs[-1], f"they would train {what} all the same")
         self.affordable[:, -1] = True
-        self.widest = self.affordable.argmax(axis=1)
-        self.level_of = self._client_levels()
+        self.largest_affordable = self.affordable.argmax(axis=1)
+        self.level_of = self._choose_levels()
         choices = [
-            ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.says) for level in self.all_levels
+            ModelChoice(f"level {level.key}", self.pool[level.key].cost, level.description) for level in self.levels
         ]
         self.report_assignment(choices, self.level_of, "serves" if self.levels_by == "dynamic" else "gives")
         self.report_unaffordable(f"level {self.keys[0]}", macs[0])
 
-    def _client_levels(self) -> np.ndarray:
+    def _choose_levels(self) -> np.ndarray:
         if self.levels_by == "fix":
             u = stream(self.seed, "levels").random(self.task.num_clients)
             drawn = self._drawn(u)
@@ -236,7 +236,7 @@ class LevelsAggregator(ShrinkingAggregator):
                 self._report_lower(drawn, drawn_levels(np.ones_like(self.affordable), self.shares, u))
             return drawn
         if self.levels_by != "groups":
-            return self.widest
+            return self.largest_affordable
         dealt = ranked_levels(self.dealing_order(), self.groups)
         if beyond := self.count_beyond(self.macs[dealt]):
             self.notice(f"{beyond} clients train a level that is beyond their capacity, as the sizes of levels ask")
@@ -252,7 +252,7 @@ class LevelsAggregator(ShrinkingAggregator):
                 f"{lower} clients are on a smaller level than shares alone give them: they do not afford every level"
             )
 
-    def levels(self, round: int) -> np.ndarray:
+    def client_levels(self, round: int) -> np.ndarray:
         """The level that each client trains in a round, int64 [clients]."""
         if self.levels_by != "dynamic":
             return self.level_of
@@ -260,7 +260,7 @@ class LevelsAggregator(ShrinkingAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its level."""
-        levels = self.levels(round)[participants - 1].tolist()
+        levels = self.client_levels(round)[participants - 1].tolist()
         return [self.item_at(client, level) for client, level in zip(participants.tolist(), levels, strict=True)]
 
     def possible_items(self) -> list[WorkItem]:
@@ -278,8 +278,12 @@ class LevelsAggregator(ShrinkingAggregator):
     def lineage(self) -> dict[str, Any]:
         """Return the whole and the size of each level."""
         return {
-            level.key: {"parent": None if level.key == self.whole else self.whole, "birth": 0, "steps": [level.says]}
-            for level in self.all_levels
+            level.key: {
+                "parent": None if level.key == self.whole else self.whole,
+                "birth": 0,
+                "steps": [level.description],
+            }
+            for level in self.levels
         }
 
 
@@ -291,7 +295,7 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create the levels, and report channels of the whole model that no client trains."""
         super().init_state(population, task)
-        trained = self.widest if self.levels_by == "dynamic" else self.level_of
+        trained = self.largest_affordable if self.levels_by == "dynamic" else self.level_of
         empty = self.keys[: int(trained.min())]
         if empty and not self.moves:
             self.notice(
@@ -336,7 +340,7 @@ class RatesAggregator(ByTypeAggregator, LevelsAggregator):
         """The spec that a level of this rate trains."""
         return narrowed(spec, rate)
 
-    def levels_of(self, spec: ModelSpec) -> list[Level]:
+    def make_levels(self, spec: ModelSpec) -> list[Level]:
         """Leading channels at each rate; a level of rate 1 is the whole."""
         letters = string.ascii_lowercase
         specs = {rate: spec if rate == 1 else self.level_spec(spec, rate) for rate in self.rates}

@@ -113,11 +113,11 @@ class DepthFLAggregator(ExitLevelsAggregator):
     Executor: ClassVar[type] = DepthFLExecutor
     measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
-    def full_spec(self) -> ModelSpec:
+    def whole_spec(self) -> ModelSpec:
         """Spec of the network, which predicts by all its exits together."""
-        return super().full_spec().replace(predict="last" if self.params.inclusive else "mean")
+        return super().whole_spec().replace(predict="last" if self.params.inclusive else "mean")
 
-    def levels_of(self, spec: ModelSpec) -> list[Level]:
+    def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The prefixes, deepest first; ``inclusive``: with only their last exit."""
         heads = "last" if self.params.inclusive else "all"
         return [
@@ -165,7 +165,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
 
     def objective(self, level: int) -> dict[str, Any]:
         """w(t) where there are exits that learn from each other, and FedDyn's alpha."""
-        p, spec = self.params, self.all_levels[level].spec
+        p, spec = self.params, self.levels[level].spec
         learns = p.kd and spec["heads"] == "all" and spec["exits"] > 1
         return {**({"consistency": self._consistency} if learns else {}), **({"feddyn": p.alpha} if p.alpha else {})}
 

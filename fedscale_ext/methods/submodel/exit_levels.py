@@ -92,7 +92,7 @@ class ExitLevelsAggregator(LevelsAggregator):
 
     trains_exits: ClassVar[bool] = True
 
-    def full_spec(self) -> ModelSpec:
+    def whole_spec(self) -> ModelSpec:
         """Spec of the network with all its exits; its state holds that of every level."""
         spec = self.initial_spec()
         if spec.family != "multi_exit":
@@ -104,7 +104,7 @@ class ExitLevelsAggregator(LevelsAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the network and its levels, choose the level of each client, and report levels without clients."""
-        p, number = self.params, len(self.levels_of(self.full_spec()))
+        p, number = self.params, len(self.make_levels(self.whole_spec()))
         if p.levels == "groups":
             check_groups_fit(f"{p.method}.groups", p.groups, number, task.num_clients)
             self.groups = p.groups
@@ -129,6 +129,6 @@ class ExitLevelsAggregator(LevelsAggregator):
                 f"{needs:,} MACs, the strongest client affords {self.capacity.max():,.0f}; give a smaller model, or "
                 f"sizes of levels with {p.method}.groups"
             )
-        for level, clients in zip(self.all_levels, counts, strict=True):
+        for level, clients in zip(self.levels, counts, strict=True):
             if not clients:
                 self.notice(f"no client is on level {level.key}: what no other level trains keeps its initial values")

@@ -124,7 +124,7 @@ class FluidAggregator(ShrinkingAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, and a part for each rate that a client may get."""
-        spec, p = self.full_spec(), self.params
+        spec, p = self.whole_spec(), self.params
         full = self.pool.add(_FULL, spec, self.initial_state(spec))
         self.widths = {rate: widths_at(spec, rate) for rate in p.p}
         specs = {rate: narrowed(spec, rate) for rate in p.p}

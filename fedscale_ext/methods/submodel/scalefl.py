@@ -131,7 +131,7 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         if self.params.self_kd and self.params.kd_after == 1:
             self.notice("exits never learn from the deepest one: scalefl.kd_after is 1, all rounds")
 
-    def levels_of(self, spec: ModelSpec) -> list[Level]:
+    def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The levels, largest first; UserError where the last one is not the whole network."""
         widths, exits = self.params.widths, self.params.exits
         if exits[-1] != num_exits(spec):
@@ -157,7 +157,7 @@ class ScaleFLAggregator(ExitLevelsAggregator):
     def objective(self, level: int) -> dict[str, Any]:
         """How exits learn from the deepest one, where they do and there are several."""
         p = self.params
-        if not self._distils or self.all_levels[level].spec["exits"] == 1:
+        if not self._distils or self.levels[level].spec["exits"] == 1:
             return {}
         return {"kd_gamma": p.gamma, "kd_temperature": p.temperature, "kd_detach": p.detach}
 

@@ -151,7 +151,7 @@ class SplitMixAggregator(ShrinkingAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create B base nets with weights of their own."""
-        full, p = self.full_spec(), self.params
+        full, p = self.whole_spec(), self.params
         spec = narrowed(full, p.r)
         seeds = [self.seed, *stream(self.seed, "bases").integers(2**62, size=p.bases - 1).tolist()]
         for number, seed in enumerate(seeds):

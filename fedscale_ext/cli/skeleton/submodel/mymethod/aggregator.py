@@ -37,7 +37,7 @@ class MyMethodAggregator(RatesAggregator):
     """Clients train the leading channels of one model, wide ones count more (this line is in `fedscale methods`).
 
     The base decides by capacity who trains which level, and averages each entry over the clients that trained it.
-    Override ``levels_of`` for other parts of the model, ``item_at`` for what clients know, ``aggregate`` for another
+    Override ``make_levels`` for other parts of the model, ``item_at`` for what clients know, ``aggregate`` for another
     mean, and name an ``Executor`` for another loss.
     """
 
