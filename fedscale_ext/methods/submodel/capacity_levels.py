@@ -130,7 +130,8 @@ class Level:
 class ShrinkingAggregator(MultiModelAggregator):
     """Base of methods that give weak clients narrower versions of one model.
 
-    Devices are those that afford the narrowest version. Clients that afford less are named, not dropped.
+    By default, the weakest device affords exactly the narrowest version. Clients that afford less, as with a larger
+    ``capacity_model``, train it anyway; a notice lists them.
     """
 
     measures_statistics: ClassVar[bool] = True  # versions share weights, not BatchNorm's statistics
