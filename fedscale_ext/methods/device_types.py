@@ -24,7 +24,7 @@ from fedscale_ext.method import (
     personal_version,
 )
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
+from fedscale_ext.methods.groups import check_dealt, check_total, deal
 from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.util.ranges import check_ranges
 
@@ -63,35 +63,6 @@ class DeviceTypesParams:
         if config.job.public_samples or not self.needs_public:
             return missing
         return [*missing, "public_samples (how many the server learns from)"]
-
-
-def check_dealt(method: str, key: str, types: Sequence[str], groups: Sequence[int], ranges: Sequence[str] = ()) -> None:
-    """Check the types against the groups or ranges that deal them to devices.
-
-    Args:
-        method: Name of the method, for messages.
-        key: Hyperparameter that names the types.
-        types: Keys of the types.
-        groups: Number of clients of each type; empty where groups deal nothing.
-        ranges: Clients of each type; empty where ranges deal nothing.
-
-    Raises:
-        UserError: Two types have one name, or groups or ranges do not fit the types.
-
-    """
-    for name in types:
-        if types.count(name) > 1:
-            raise UserError(f"{method}.{key} has {name!r} twice; types are told apart by their models' names")
-    if groups and ranges:
-        raise UserError(
-            f"{method}.groups and {method}.ranges are both given; remove one of them, as --set {method}.groups=[] does"
-        )
-    for part, entries in (("groups", groups), ("ranges", ranges)):
-        if entries and len(entries) != len(types):
-            raise UserError(f"{method}.{part} has {len(entries)} entries for {len(types)} types")
-    for name, count in zip(types, groups, strict=False):
-        if count < 1:
-            raise UserError(f"{method}.groups gives {name} {count} devices; leave the type out, or give it one or more")
 
 
 def type_key(name: str) -> str:
@@ -144,14 +115,13 @@ class DeviceTypesAggregator(ByTypeAggregator):
         if self.params.ranges:
             return self._by_ranges(self.params.ranges)
         macs = np.array([cost.forward_macs for cost in self.costs])
-        largest_first = np.argsort(-macs, kind="stable")
         if self.params.groups:
-            self._check_groups(self.params.groups)
-            sizes = [self.params.groups[index] for index in largest_first[::-1]]
-            return largest_first[ranked_levels(self.dealing_order(), sizes)]
-        return self._by_capacity(macs, largest_first)
+            check_total(f"{self.params.method}.groups", self.params.groups, self.task.num_clients)
+            return deal(self.dealing_order(), macs, self.params.groups)
+        return self._by_capacity(macs)
 
-    def _by_capacity(self, macs: np.ndarray, largest_first: np.ndarray) -> np.ndarray:
+    def _by_capacity(self, macs: np.ndarray) -> np.ndarray:
+        largest_first = np.argsort(-macs, kind="stable")
         affords = self.capacity[:, None] >= macs[largest_first]
         name = self.config.job.method
         for index, able in zip(largest_first, affords.T, strict=True):
@@ -184,13 +154,6 @@ class DeviceTypesAggregator(ByTypeAggregator):
             self.notice(
                 f"no device affords {' or '.join(dear)} (the strongest has {strongest:,.0f} MACs per sample): "
                 f"{key} says who has it all the same"
-            )
-
-    def _check_groups(self, groups: Sequence[int]) -> None:
-        if sum(groups) != self.task.num_clients:
-            raise UserError(
-                f"{self.params.method}.groups is {list(groups)}, which adds up to {sum(groups)}; it must hold a number "
-                f"of clients for each type that add up to the {self.task.num_clients} clients with training data"
             )
 
     def _by_ranges(self, ranges: Sequence[str]) -> np.ndarray:

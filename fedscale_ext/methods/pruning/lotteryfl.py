@@ -53,7 +53,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.by_type import ByTypeAggregator
-from fedscale_ext.methods.device_types import check_dealt
+from fedscale_ext.methods.groups import check_dealt, check_total, deal
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import (
     MaskedClient,
@@ -62,7 +62,6 @@ from fedscale_ext.methods.pruning.masked_client import (
     validation_passes,
 )
 from fedscale_ext.methods.pruning.pruned_types import ratio_keys, share_list, step_fractions
-from fedscale_ext.methods.submodel.capacity_levels import ranked_levels
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
@@ -188,11 +187,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
     def _deal_types(self) -> None:
         """Deal the types' first masks to clients."""
         p, model = self.params, self.pool[KEY]
-        if sum(p.groups) != self.task.num_clients:
-            raise UserError(
-                f"lotteryfl.groups is {list(p.groups)}, which adds up to {sum(p.groups)}; it must add up to the "
-                f"{self.task.num_clients} clients with training data"
-            )
+        check_total("lotteryfl.groups", p.groups, self.task.num_clients)
         layout, whole = models.layout(model.spec), channels.whole(model.spec)
         rates = [rate_of(model.spec, ratio * model.cost.parameters) for ratio in p.param_ratio]
         self.starts = []
@@ -202,9 +197,7 @@ class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
         costs = [models.cost(narrowed(model.spec, rate)) for rate in rates]
         forward = [cost.forward_macs for cost in costs]
         self.fractions = [step_fractions(cost, model.cost) for cost in costs]
-        largest_first = np.argsort(-np.array(forward), kind="stable")
-        sizes = [p.groups[index] for index in largest_first[::-1]]
-        self.type_of = largest_first[ranked_levels(self.dealing_order(), sizes)]
+        self.type_of = deal(self.dealing_order(), np.array(forward), p.groups)
         self.report_dealt_beyond(forward, "lotteryfl.groups")
 
     def type_names(self) -> Sequence[str]:

@@ -30,7 +30,8 @@ from fedscale_ext.method import (
     narrowed,
     personal_version,
 )
-from fedscale_ext.methods.device_types import DeviceTypesAggregator, check_dealt, type_key
+from fedscale_ext.methods.device_types import DeviceTypesAggregator, type_key
+from fedscale_ext.methods.groups import check_dealt
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState

@@ -28,6 +28,7 @@ from fedscale_ext.method import (
     window,
 )
 from fedscale_ext.methods.by_type import ByTypeAggregator
+from fedscale_ext.methods.groups import ranked_levels
 from fedscale_ext.server.announcements import ModelChoice
 
 
@@ -63,35 +64,6 @@ def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> Non
             f"{method}.shares is given and {method}.levels is {levels}, which draws nothing; set {method}.levels to "
             f"fix, or remove {method}.shares"
         )
-
-
-def check_groups_fit(key: str, groups: Sequence[int], levels: int, clients: int) -> None:
-    """Raise UserError unless ``groups`` has a number for each level, and these add up to the clients."""
-    rule = f"{key} is {list(groups)}; it must hold a number of clients for each of {levels} levels, smallest first"
-    if len(groups) != levels:
-        raise UserError(f"{rule}, and it holds {len(groups)} numbers")
-    if min(groups, default=0) < 0:
-        raise UserError(f"{rule}, none of them negative")
-    if sum(groups) != clients:
-        added = f"the {clients} clients with training data (they add up to {sum(groups)})"
-        raise UserError(f"{rule}, that add up to {added}")
-
-
-def ranked_levels(order: np.ndarray, groups: Sequence[int]) -> np.ndarray:
-    """Deal levels to clients by rank, the smallest level to those that come first.
-
-    Args:
-        order: float64 [clients], such as capacities; of equal ones the first client comes first.
-        groups: Clients on each level, smallest level first.
-
-    Returns:
-        The level of each client, int64 [clients]; 0 is the largest.
-
-    """
-    levels = np.repeat(np.arange(len(groups))[::-1], groups)
-    level_of = np.empty(len(order), dtype=np.int64)
-    level_of[np.argsort(order, kind="stable")] = levels
-    return level_of
 
 
 def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray) -> np.ndarray:

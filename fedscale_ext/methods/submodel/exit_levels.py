@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
-from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_groups_fit, check_shares
+from fedscale_ext.methods.groups import check_groups_fit
+from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 from fedscale_ext.util.ranges import check_ranges
 

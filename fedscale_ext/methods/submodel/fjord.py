@@ -34,10 +34,10 @@ from fedscale_ext.method import (
     models,
     stream,
 )
+from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import (
     RatesAggregator,
     check_drawn,
-    check_groups_fit,
     check_rates,
     check_shares,
 )

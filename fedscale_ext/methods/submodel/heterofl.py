@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
+from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import (
     RatesAggregator,
     check_drawn,
-    check_groups_fit,
     check_rates,
     check_shares,
 )

@@ -372,7 +372,7 @@ def test_a_client_at_its_target_stops(ratio: float, target: float) -> None:
 @pytest.mark.parametrize(("keys", "sentence"), [
     ({"param_ratio": [1.0, 0.4]}, "lotteryfl.param_ratio and lotteryfl.groups go together"),
     ({"param_ratio": [1.0, 0.4], "groups": [6]}, "lotteryfl.groups has 1 entries for 2 types"),
-    ({"param_ratio": [1.0, 0.4], "groups": [3, 4]}, "adds up to 7; it must add up to the 6 clients"),
+    ({"param_ratio": [1.0, 0.4], "groups": [3, 4]}, "adds up to 7; .* the 6 clients"),
     ({"param_ratio": [1.0, 0.0], "groups": [3, 3]}, "it must hold a share above 0"),
     ({"param_ratio": [1.0, 0.4], "groups": [7, -1]}, "lotteryfl.groups gives x0.4 -1 devices"),
     ({"param_ratio": [0.4, 0.4], "groups": [3, 3]}, "lotteryfl.param_ratio has 'x0.4' twice"),

@@ -12,7 +12,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.submodel.capacity_levels import check_groups_fit, check_shares, drawn_levels, ranked_levels
+from fedscale_ext.methods.submodel.capacity_levels import check_shares, drawn_levels
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator
 from fedscale_ext.submodels import narrowed
 from methods.harness import SHAPE, server
@@ -151,24 +151,6 @@ def test_shares_may_be_rounded() -> None:
     check_shares("x.shares", [0.33, 0.33, 0.33], 3)
     with pytest.raises(UserError, match=r"shares must add up to 1, and these add up to 0.98"):
         check_shares("x.shares", [0.33, 0.33, 0.32], 3)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "sentence"),
-    [
-        ([3, 3], "and it holds 2 numbers"),
-        ([7, -1, 0], "none of them negative"),
-        ([3, 3, 3], r"the 6 clients with training data \(they add up to 9\)"),
-        ([1, 2, 2], r"the 6 clients with training data \(they add up to 5\)"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_one_sentence(sizes: list[int], sentence: str) -> None:
-    with pytest.raises(UserError, match=rf"x.groups is \[.* for each of 3 levels, .*{sentence}"):
-        check_groups_fit("x.groups", sizes, 3, 6)
-
-
-def test_of_clients_that_are_alike_the_first_are_on_the_smaller_level() -> None:
-    assert ranked_levels(np.array([5.0, 5.0, 5.0, 1.0]), [2, 1, 1]).tolist() == [2, 1, 0, 2]
 
 
 PLAIN: dict[str, dict[str, Any]] = {
