@@ -23,8 +23,8 @@ from fedscale_ext.method import (
     models,
     personal_version,
 )
-from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.groups import check_dealt, check_total, deal
+from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.util.ranges import check_ranges
 
@@ -70,7 +70,7 @@ def type_key(name: str) -> str:
     return Path(name).stem if name.endswith(".json") else name
 
 
-class DeviceTypesAggregator(ByTypeAggregator):
+class DeviceTypesAggregator(TypeFiguresAggregator):
     """Base of methods whose devices come in types; their ``Params`` extend :class:`DeviceTypesParams`.
 
     The pool holds a model for each type. Clients of the type train it and are served it.
@@ -175,7 +175,7 @@ class DeviceTypesAggregator(ByTypeAggregator):
             raise UserError(f"{key} leaves out client {client}{named}; give every one of them a type")
         return types
 
-    def reserve(self, key: str, model: str) -> None:
+    def check_key_is_free(self, key: str, model: str) -> None:
         """Raise UserError if a type has the key of another model, which ``model`` describes."""
         if key in self.keys:
             raise UserError(f"a type is called {key!r}, as {model} is; rename its spec file")

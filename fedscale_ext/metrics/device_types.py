@@ -45,13 +45,13 @@ def device_type_figures(
 
     ``type_of_client`` int64 [clients] has the index in ``names`` of each client's type. ``computation_ms``
     float64 [clients] is the devices' latency per sample, which tells their power. ``one_way_bytes`` float64 [clients]
-    is what a device uploads as the paper counts it; by default, what a participation of its type has uploaded on
+    is what a device uploads as Moss's paper counts it; by default, what a participation of its type has uploaded on
     average over all ``records`` (0 where nobody took part). ``kept_share`` float64 [clients] is the part of the model
     that a client holds in the end, for methods that keep parts of one model. ``tested`` are the rounds whose tests
     count, by default all that have one. Where none of them tested anybody, nothing settles, and all rounds count.
 
     Time, energy and traffic are sums of what the records say of each participant. Time and energy are means over a
-    type's devices. ``one_way_mb`` is the accounting of the paper's Table 4: a device's upload, times the rounds.
+    type's devices. ``one_way_mb`` is the accounting of Moss's Table 4: a device's upload, times the rounds.
     ``traffic_mb`` counts both directions of all participants.
     """
     if tested is None:

@@ -71,7 +71,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
             )
         self.notice(f"the public data are {self.public.says}")
         if self.has_server_model:
-            self.reserve(SERVER, "the server's own model")
+            self.check_key_is_free(SERVER, "the server's own model")
             spec = self.initial_spec()
             self.pool.add(SERVER, spec, models.initial_state(spec, torch_stream(self.seed, SERVER)))
 

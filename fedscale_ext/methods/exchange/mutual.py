@@ -89,7 +89,7 @@ class MutualAggregator(PersonalModelsAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the shared model, and a pair with it for each type."""
-        self.reserve(KEY, "the shared model")
+        self.check_key_is_free(KEY, "the shared model")
         super().init_state(population, task)
         spec = self.initial_spec()
         self.share(self.pool.add(KEY, spec, models.initial_state(spec, torch_stream(self.seed, KEY))).state)

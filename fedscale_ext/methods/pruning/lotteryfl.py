@@ -52,7 +52,6 @@ from fedscale_ext.method import (
     personal_version,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.groups import check_dealt, check_total, deal
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import (
@@ -62,6 +61,7 @@ from fedscale_ext.methods.pruning.masked_client import (
     validation_passes,
 )
 from fedscale_ext.methods.pruning.pruned_types import ratio_keys, share_list, step_fractions
+from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
@@ -146,7 +146,7 @@ class LotteryExecutor(MultiModelExecutor):
     client = LotteryClient
 
 
-class LotteryFLAggregator(ByTypeAggregator, FedAvgAggregator):
+class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
     """Clients prune one model to subnetworks of their own, which overlap in the server's mean (LotteryFL)."""
 
     about: ClassVar[About] = About("pruning", 2020)

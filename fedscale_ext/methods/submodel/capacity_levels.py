@@ -27,8 +27,8 @@ from fedscale_ext.method import (
     stream,
     window,
 )
-from fedscale_ext.methods.by_type import ByTypeAggregator
 from fedscale_ext.methods.groups import ranked_levels
+from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.server.announcements import ModelChoice
 
 
@@ -260,7 +260,7 @@ class LevelsAggregator(ShrinkingAggregator):
         }
 
 
-class RatesAggregator(ByTypeAggregator, LevelsAggregator):
+class RatesAggregator(TypeFiguresAggregator, LevelsAggregator):
     """Levels that differ only in width: a rate of channels for each, in every channel group."""
 
     moves: bool = False  # whether a level holds other channels in each round

@@ -35,7 +35,7 @@ def test_figures_by_type_are_sums_over_the_rounds(method: str, job_file: Path, m
         arguments["types"] = type_of_client
         return device_type_figures(records, type_of_client, *others, **more)
 
-    monkeypatch.setattr("fedscale_ext.methods.by_type.device_type_figures", spy)
+    monkeypatch.setattr("fedscale_ext.methods.type_figures.device_type_figures", spy)
     monkeypatch.setattr("fedscale_ext.metrics.device_types.settled", lambda tested: len(tested) - 1)  # all rounds count
     keys, differing = JOBS[method]
     summary = fedscale_ext.run(

@@ -9,7 +9,7 @@ from fedscale_ext.method import MultiModelAggregator, WorkItem
 from fedscale_ext.metrics.device_types import device_type_figures
 
 
-class ByTypeAggregator(MultiModelAggregator):
+class TypeFiguresAggregator(MultiModelAggregator):
     """Base of methods whose clients keep one type, or level, for the whole job.
 
     ``type_of`` int64 [clients] is the index of each client's type among :meth:`type_names`.
@@ -65,7 +65,7 @@ class ByTypeAggregator(MultiModelAggregator):
         return None
 
     def one_way(self) -> np.ndarray | None:
-        """Bytes that the paper's Table 4 counts for each client's participation, float64 [clients].
+        """Bytes that Table 4 of Moss's paper counts for each client's participation, float64 [clients].
 
         None where it counts those that clients upload.
         """
