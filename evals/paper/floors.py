@@ -39,7 +39,7 @@ from fedscale_ext.core.local_steps import batches, local_steps
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import ClientRows, DataSet
-from fedscale_ext.models.taps import deepest
+from fedscale_ext.models.final_layer import deepest
 
 MODELS = ("linear", "central")
 _WARM_STEPS, _TIMED_STEPS = 5, 15  # the first ones are slower
@@ -115,14 +115,14 @@ def central_figures(config: JobConfig, data: DataSet, limit_s: float) -> dict[st
         optimizer.param_groups[0]["lr"] = max(args.learning_rate * args.decay_factor**past, args.min_learning_rate)
         x, y = data.tensors(rows[indices])
         optimizer.zero_grad()
-        functional.cross_entropy(deepest(module(x)), y).backward()
+        functional.cross_entropy(deepest(module(x), 2), y).backward()
         optimizer.step()
     module.eval()
     right = []
     with torch.no_grad():
         for begin_row in range(0, len(data.test.rows), args.test_bsz):
             x, y = data.tensors(data.test.rows[begin_row : begin_row + args.test_bsz])
-            right.append((deepest(module(x)).argmax(1) == y).numpy())
+            right.append((deepest(module(x), 2).argmax(1) == y).numpy())
     figures = accuracies(np.concatenate(right), data.test)
     return {**figures, "steps": float(steps), "cpu s": time.process_time() - begin}
 

@@ -1,4 +1,4 @@
-"""A network's final linear layer: its inputs are the network's features, its outputs the logits."""
+"""A network's final linear layer, whose inputs are its features and whose outputs are its logits; the deepest exit."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,10 +75,6 @@ class Input:
 
     features: Tensor
 
-    def deepest(self, dims: int) -> Tensor:
-        """Return the features in ``dims`` dimensions: those of the deepest exit where there are exits."""
-        return self.features[..., -1, :] if self.features.dim() > dims else self.features
-
 
 @contextmanager
 def input_of(layer: nn.Module) -> Iterator[Input]:
@@ -93,3 +89,14 @@ def input_of(layer: nn.Module) -> Iterator[Input]:
         yield last
     finally:
         handle.remove()
+
+
+def deepest(output: Tensor, dims: int) -> Tensor:
+    """Return the logits or features of the deepest exit.
+
+    Args:
+        output: Logits or features with ``dims`` dimensions, or with one more, an axis of exits before the last one.
+        dims: Number of dimensions of the result.
+
+    """
+    return output[..., -1, :] if output.dim() > dims else output

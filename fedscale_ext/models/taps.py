@@ -16,6 +16,7 @@ from torch.func import functional_call
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.spec_cache import cached_by_spec
+from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.models.registry import family, searched, skeleton
 
 
@@ -69,12 +70,7 @@ def features(
                 f"module {name!r} cannot be tapped: its output is {what}, not features, tokens or maps (2 to 4 axes); "
                 "tap another one"
             )
-    return deepest(logits), {name: outputs[name] for name in names}
-
-
-def deepest(logits: Tensor) -> Tensor:
-    """Return logits [B, classes]: those of the deepest exit where a network in training gives [B, exits, classes]."""
-    return logits[:, -1] if logits.dim() == 3 else logits
+    return deepest(logits, 2), {name: outputs[name] for name in names}
 
 
 @contextmanager

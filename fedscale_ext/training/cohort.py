@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import torch_stream
+from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.models.stacked.network import Stacked
 from fedscale_ext.training import cuda_graph
 from fedscale_ext.training.adam import AdamSteps
@@ -264,7 +265,7 @@ class CohortStep:
         self.client.tapped = network.linear(self.client.tap)
         with network.tapped(self.client.tap) as last:
             output = network(x)
-        return output.to(x.dtype), last.deepest(3).to(x.dtype)
+        return output.to(x.dtype), deepest(last.features, 3).to(x.dtype)
 
     def _present_classes(self, output: Tensor) -> Tensor:
         """Return which classes each client has, bool in a shape that broadcasts to ``output``."""

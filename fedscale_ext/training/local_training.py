@@ -15,7 +15,7 @@ from fedscale_ext.core.local_steps import drawn_rows, hold_out
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.dropout import drawing
-from fedscale_ext.models.final_layer import input_of
+from fedscale_ext.models.final_layer import deepest, input_of
 from fedscale_ext.training.cohort import dropout_generator, train_together
 from fedscale_ext.training.fused_linear import FusedWeight, count_further_uses, counted_calls, fused, split
 from fedscale_ext.training.label_mask import masked, present
@@ -208,7 +208,7 @@ class MultiModelClient(TorchClient):
                 self.tapped = model.get_submodule(self.tap)
                 with input_of(self.tapped) as last:
                     output = self.output(model, x, client_data, conf)
-                loss = self.feature_losses(output, last.deepest(2).to(x.dtype), y)
+                loss = self.feature_losses(output, deepest(last.features, 2).to(x.dtype), y)
             if calls:
                 count_further_uses(calls, loss)
             return loss.detach(), list(torch.autograd.grad(loss.mean(), parameters, allow_unused=calls is not None))

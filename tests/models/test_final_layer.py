@@ -6,7 +6,7 @@ import torch
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.final_layer import final_layer, input_of
+from fedscale_ext.models.final_layer import deepest, final_layer, input_of
 
 SHAPE = (1, 28, 28)
 LAYERS = {
@@ -40,7 +40,13 @@ def test_a_headed_networks_features_are_its_representation() -> None:
     module = models.build(spec)
     with input_of(module.get_submodule("head")) as last:
         module(torch.randn(4, *SHAPE))  # in training mode there is an axis of exits
-    assert last.features.shape == (4, 1, 7) and torch.equal(last.deepest(2), last.features[:, 0])
+    assert last.features.shape == (4, 1, 7) and torch.equal(deepest(last.features, 2), last.features[:, 0])
+
+
+def test_the_deepest_exit_counts() -> None:
+    exits = torch.arange(12.0).view(2, 3, 2)
+    assert deepest(exits, 2).tolist() == [[4.0, 5.0], [10.0, 11.0]]
+    assert deepest(exits, 3) is exits
 
 
 def test_a_network_that_ends_otherwise_is_refused() -> None:

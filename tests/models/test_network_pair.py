@@ -10,7 +10,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.network_pair import FEATURES, FUSED, PROJECTION, PROJECTIONS, member_specs, pair_spec
 from fedscale_ext.models.feature_output import with_input
-from fedscale_ext.models.final_layer import ends_in_final_layer, final_layer, input_of
+from fedscale_ext.models.final_layer import deepest, ends_in_final_layer, final_layer, input_of
 from models.side_by_side import assert_side_by_side_equals_one_by_one
 
 SHAPE, CLASSES = (1, 18, 18), 5
@@ -76,7 +76,7 @@ def test_a_pair_that_compares_features_gives_the_error_of_the_projected_ones(nam
         ):
             expected = reference(x)
         rows = module(x)
-    features, others = of_own.deepest(2).numpy(), of_shared.deepest(2).numpy()
+    features, others = deepest(of_own.features, 2).numpy(), deepest(of_shared.features, 2).numpy()
     error = ((features - others @ module.projection.weight.detach().numpy().T) ** 2).mean(1)
     torch.testing.assert_close(rows[:, :2], expected)
     np.testing.assert_allclose(rows[:, 2].numpy(), np.repeat(error[:, None], CLASSES, 1), rtol=1e-9)
@@ -146,7 +146,7 @@ def test_fused_heads_read_a_map_of_both_networks_features(names: tuple[str, str]
         network.load_state_dict({name.removeprefix(begin): value for name, value in every if name.startswith(begin)})
         with torch.no_grad(), input_of(network.train().get_submodule(layer.name)) as last:
             network(x)
-        features.append(last.deepest(2).numpy())
+        features.append(deepest(last.features, 2).numpy())
     held = {name: value.numpy() for name, value in module.state_dict().items()}
     # one map of both networks' features side by side
     map_of_both = np.concatenate([held["projection.own.weight"], held["projection.shared.weight"]], 1)

@@ -9,7 +9,7 @@ from torch import nn
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE
-from fedscale_ext.models.taps import as_map, deepest, features, map_shapes
+from fedscale_ext.models.taps import as_map, features, map_shapes
 from tests.models.architectures import CLASSES, FAMILIES, SHAPE
 
 
@@ -97,11 +97,6 @@ def test_a_module_that_the_network_does_not_run_is_one_sentence(model, name):
 def test_a_family_without_taps_says_so():
     with pytest.raises(UserError, match="declare no feature taps"):
         models.taps(models.named_spec("torchvision_mobilenet_v2", (3, 32, 32), 5))
-
-
-def test_the_deepest_exit_answers_where_there_are_several() -> None:
-    logits = torch.arange(24.0).reshape(2, 3, 4)
-    assert torch.equal(deepest(logits), logits[:, 2]) and torch.equal(deepest(logits[:, 1]), logits[:, 1])
 
 
 class _Given(nn.Module):

@@ -19,15 +19,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.data.public import used_samples
-from fedscale_ext.method import (
-    Cost,
-    Population,
-    State,
-    Task,
-    Update,
-    WorkItem,
-    stream,
-)
+from fedscale_ext.method import Cost, Population, State, Task, Update, WorkItem, stream
 from fedscale_ext.methods.distillation.public_models import PublicModelsAggregator
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 

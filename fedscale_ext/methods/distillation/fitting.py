@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscale_ext.method import ModelSpec, State
-from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.models import parameter_names
 from fedscale_ext.models.dropout import DrawnFrom
+from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.training.adam import Adam, AdamSteps
 from fedscale_ext.training.optimizers import Running

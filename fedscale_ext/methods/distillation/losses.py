@@ -54,8 +54,3 @@ def _required(value: Tensor | None) -> Tensor:
     if value is None:
         raise ValueError("the public samples came without what this loss compares with")
     return value
-
-
-def deepest(output: Tensor, dims: int) -> Tensor:
-    """Logits of the deepest exit, of a network that gives [..., exits, classes] instead of ``dims`` dimensions."""
-    return output[..., -1, :] if output.dim() > dims else output

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.method import Bench, ClientConfig, State
-from fedscale_ext.methods.distillation.losses import deepest
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
-from fedscale_ext.models.final_layer import final_layer, input_of
+from fedscale_ext.models.final_layer import deepest, final_layer, input_of
 
 _EXACT = "donot_use_mm_for_euclid_dist"  # cdist without the rounding of its faster form
 COUNTS = "counts"  # name of a client's numbers of samples by class, int32 [classes]

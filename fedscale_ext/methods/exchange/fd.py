@@ -34,7 +34,7 @@ from fedscale_ext.method import (
     Task,
     Update,
 )
-from fedscale_ext.methods.distillation.losses import deepest, soft_cross_entropy
+from fedscale_ext.methods.distillation.losses import soft_cross_entropy
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
     TensorExchangeClient,
@@ -42,9 +42,11 @@ from fedscale_ext.methods.exchange.client import (
     client_rows,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator, TensorExchangeParams
+from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.training.resident import Cohort
 
-OUTPUTS, KNOWN = "outputs", "classes"  # received: the others' outputs [known, classes], and for which classes, int32
+OUTPUTS = "outputs"  # name in the messages: mean outputs, [known, classes] or of all classes
+KNOWN_CLASSES = "classes"  # name in what a client receives: the classes of these outputs, int32 [known]
 
 
 class FDClient(TensorExchangeClient):
@@ -84,10 +86,10 @@ class FDClient(TensorExchangeClient):
         weight = model.get_submodule(self.layer).weight
         assert isinstance(weight, Tensor)
         classes = len(weight)
-        tables = torch.zeros(len(confs), classes, classes, device=confs[0].received_tensors[KNOWN].device)
+        tables = torch.zeros(len(confs), classes, classes, device=confs[0].received_tensors[KNOWN_CLASSES].device)
         for table, conf in zip(tables, confs, strict=True):
             assert conf.received_tensors is not None
-            table[conf.received_tensors[KNOWN].long()] = conf.received_tensors[OUTPUTS]
+            table[conf.received_tensors[KNOWN_CLASSES].long()] = conf.received_tensors[OUTPUTS]
         return tables
 
     def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
@@ -160,7 +162,7 @@ class FDAggregator(TensorExchangeAggregator):
         total = (self.outputs.double() * holds[..., None]).sum(0)
         classes = number.nonzero().flatten()
         means = total[classes] / number[classes, None]
-        return {OUTPUTS: means.to(self.outputs.dtype), KNOWN: classes.int()}
+        return {OUTPUTS: means.to(self.outputs.dtype), KNOWN_CLASSES: classes.int()}
 
     def objective(self) -> dict[str, Any]:
         """The weight of the others' outputs."""

@@ -17,14 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import About, Count, ModelSpec, MultiModelExecutor, Positive, State, Update
-from fedscale_ext.methods.exchange.client import COUNTS
-from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, SendsPrototypes, prototypes_template
+from fedscale_ext.methods.exchange.prototypes import SendsPrototypes, labelled, prototypes_template
 from fedscale_ext.methods.exchange.server_training import trained
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
@@ -84,9 +82,3 @@ class FedGHAggregator(SharedHeadAggregator):
             self.head = trained(self.head, len(classes), loss, generator=generator, **sizes)
         except FloatingPointError as error:
             self.notice(f"round {round}: {error}, and the head is as before; lower fedgh.lr")
-
-
-def labelled(sent: Sequence[State]) -> tuple[Tensor, Tensor]:
-    """All clients' prototypes [n, F] with their classes int64 [n], client by client."""
-    rows = [(each[PROTOTYPES][each[COUNTS] > 0], (each[COUNTS] > 0).nonzero().flatten()) for each in sent]
-    return torch.cat([prototypes for prototypes, _ in rows]), torch.cat([classes for _, classes in rows])

@@ -46,12 +46,11 @@ from fedscale_ext.method import (
     WorkItem,
     stream,
 )
-from fedscale_ext.methods.distillation.losses import deepest
+from fedscale_ext.methods.exchange.class_vectors import VECTORS, GuidedClient
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
-from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, GuidedClient
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
-from fedscale_ext.models.final_layer import final_layer
+from fedscale_ext.models.final_layer import deepest, final_layer
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort
 
@@ -186,7 +185,7 @@ class FedL2GAggregator(SharedFeaturesAggregator):
 
     def message(self) -> State:
         """The guiding vectors."""
-        return {PROTOTYPES: self.vectors}
+        return {VECTORS: self.vectors}
 
     @property
     def warms_up(self) -> bool:

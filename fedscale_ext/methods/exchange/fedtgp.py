@@ -26,8 +26,7 @@ from torch.nn import functional
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import About, Count, NotNegative, Population, Positive, State, Task, Update
 from fedscale_ext.methods.exchange.client import class_means
-from fedscale_ext.methods.exchange.fedgh import labelled
-from fedscale_ext.methods.exchange.prototypes import PrototypesAggregator, PrototypesParams
+from fedscale_ext.methods.exchange.prototypes import PrototypesAggregator, PrototypesParams, labelled
 from fedscale_ext.methods.exchange.server_training import trained
 
 _LEAST = 1e-12  # of a squared distance: the root has no gradient at zero

@@ -18,13 +18,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import (
-    About,
-    Bench,
-    ClientConfig,
-    Fraction,
-    MultiModelExecutor,
-)
+from fedscale_ext.method import About, Bench, ClientConfig, Fraction, MultiModelExecutor
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
 

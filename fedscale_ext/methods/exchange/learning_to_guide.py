@@ -11,8 +11,7 @@ from torch.func import functional_call, grad, jvp
 from torch.nn import functional
 
 from fedscale_ext.method import ClientSamples, State
-from fedscale_ext.methods.distillation.losses import deepest
-from fedscale_ext.models.final_layer import input_of
+from fedscale_ext.models.final_layer import deepest, input_of
 from fedscale_ext.models.plain_attention import PlainAttention
 
 
@@ -42,7 +41,7 @@ def guiding_gradients(
     def run(tensors: State, x: Tensor) -> tuple[Tensor, Tensor]:
         with input_of(model.get_submodule(layer) if layer else model) as last:
             logits = deepest(functional_call(model, tensors, (x,)), 2)
-        return logits, last.deepest(2) if layer else logits
+        return logits, deepest(last.features, 2) if layer else logits
 
     def study_loss(tensors: State) -> Tensor:
         logits, features = run(tensors, study.x)

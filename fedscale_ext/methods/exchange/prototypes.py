@@ -1,5 +1,6 @@
-"""Clients that learn towards a vector of each class: FedProto and FedTGP, whose vectors are prototypes, and FedL2G."""
+"""Prototypes, mean features of classes: clients send theirs and learn towards global ones (FedProto, FedTGP, FedGH)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -7,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.method import (
-    Bench,
     ClientConfig,
     ClientSamples,
     ModelSpec,
@@ -17,6 +17,7 @@ from fedscale_ext.method import (
     State,
     Task,
 )
+from fedscale_ext.methods.exchange.class_vectors import KNOWN_CLASSES, VECTORS, GuidedClient
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
     NearestPrototype,
@@ -26,10 +27,7 @@ from fedscale_ext.methods.exchange.client import (
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
 from fedscale_ext.models.final_layer import final_layer
 
-PROTOTYPES, KNOWN = (
-    "prototypes",
-    "classes",
-)  # of the message: vectors [known, F] and their classes int32 [known], or all
+PROTOTYPES = "prototypes"  # name in what a client sends: a row for each class, [classes, F]
 
 
 class SendsPrototypes(TensorExchangeClient):
@@ -40,46 +38,6 @@ class SendsPrototypes(TensorExchangeClient):
         features, logits = self.features_and_logits(model, data.x, conf)
         means, counts = class_means(features, data.y, logits.shape[1])
         return {PROTOTYPES: means, COUNTS: counts}
-
-
-class GuidedClient(TensorExchangeClient):
-    """Client whose features are drawn to a vector of each sample's class, which the server sent."""
-
-    taps_features = True
-
-    def __init__(self, conf: ClientConfig, bench: Bench) -> None:
-        super().__init__(conf, bench)
-        self._weight = float(conf.objective.get("weight", 0.0))
-        self._tables: tuple[Tensor, Tensor] | None = None
-
-    def feature_losses(self, output: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy plus the weighted mean squared distance to the vector of the sample's class, [...]."""
-        return self.guided(self.losses(output, labels), features, labels, output.shape[-1])
-
-    def guided(self, losses: Tensor, features: Tensor, labels: Tensor, classes: int) -> Tensor:
-        """Add the weighted distances of features [..., F] to losses [...]."""
-        if not self.knows_vectors:
-            return losses
-        vectors, known = self.vectors(classes, features)
-        distances = (features - vectors[labels]).square().mean(-1)
-        return losses + self._weight * torch.where(known[labels], distances, 0.0)
-
-    @property
-    def knows_vectors(self) -> bool:
-        """Whether the server sent the vector of any class."""
-        return len(self.message.get(PROTOTYPES, ())) > 0
-
-    def vectors(self, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors of all classes [classes, F], zero where there is none, and which there are, bool [classes]."""
-        if self._tables is None:
-            rows = self.message[PROTOTYPES]
-            numbers = self.message[KNOWN].long() if KNOWN in self.message else torch.arange(classes)
-            vectors = like.new_zeros(classes, rows.shape[1])
-            vectors[numbers] = rows.to(like)
-            known = torch.zeros(classes, dtype=torch.bool, device=like.device)
-            known[numbers] = True
-            self._tables = vectors, known
-        return self._tables
 
 
 class PrototypeClient(GuidedClient, SendsPrototypes):
@@ -135,7 +93,7 @@ class PrototypesAggregator(SharedFeaturesAggregator):
     def message(self) -> State:
         """The prototypes of the classes that have one."""
         classes = self.known.nonzero().flatten()
-        return {PROTOTYPES: self.prototypes[classes], KNOWN: classes.int()} if len(classes) else {}
+        return {VECTORS: self.prototypes[classes], KNOWN_CLASSES: classes.int()} if len(classes) else {}
 
     def objective(self) -> dict[str, Any]:
         """The weight of the distance, and how models are tested."""
@@ -158,3 +116,9 @@ def prototypes_template(spec: ModelSpec) -> State:
         PROTOTYPES: torch.zeros(classes, final_layer(spec).width),
         COUNTS: torch.zeros(classes, dtype=torch.int32),
     }
+
+
+def labelled(sent: Sequence[State]) -> tuple[Tensor, Tensor]:
+    """All clients' prototypes [n, F] with their classes int64 [n], client by client."""
+    rows = [(each[PROTOTYPES][each[COUNTS] > 0], (each[COUNTS] > 0).nonzero().flatten()) for each in sent]
+    return torch.cat([prototypes for prototypes, _ in rows]), torch.cat([classes for _, classes in rows])

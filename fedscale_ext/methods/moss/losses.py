@@ -15,8 +15,9 @@ from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.matching import MapTargets
 from fedscale_ext.models.dropout import DrawnFrom
+from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.models.registry import parameter_names, skeleton
-from fedscale_ext.models.taps import as_map, deepest, features
+from fedscale_ext.models.taps import as_map, features
 from fedscale_ext.tasks import bn_statistics
 
 _OBSERVED = 64  # samples at once where nothing is learnt
@@ -43,7 +44,7 @@ def _outputs(module: nn.Module, x: Tensor, names: Sequence[str], state: State) -
     """Logits [B, classes] (the deepest exit's) and tapped maps, each [B, C, H, W], of samples x [B, C, H, W]."""
     if not names:  # logits alone need no taps
         logits: Tensor = functional_call(module, state, (x,))
-        return deepest(logits), []
+        return deepest(logits, 2), []
     logits, outputs = features(module, x, names, state)
     return logits, [as_map(each, x.shape[2] / x.shape[3]) for each in outputs.values()]
 

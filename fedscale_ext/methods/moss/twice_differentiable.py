@@ -14,10 +14,10 @@ from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss.batch_norm import batch_norm
 from fedscale_ext.methods.moss.convolutions import grouped_conv2d
 from fedscale_ext.models.dropout import DrawnFrom
+from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.models.plain_attention import PlainAttention
 from fedscale_ext.models.random_input import random_input
 from fedscale_ext.models.registry import initial_state, parameter_names, skeleton
-from fedscale_ext.models.taps import deepest
 
 
 class TwiceDifferentiable(PlainAttention):
@@ -54,7 +54,7 @@ def lacking_derivative(spec: ModelSpec) -> str | None:
     def loss(theta: State) -> Tensor:
         buffers = {name: each.clone() for name, each in state.items() if name not in theta}
         with DrawnFrom(generator):
-            logits = deepest(functional_call(module, {**theta, **buffers}, (x,)))
+            logits = deepest(functional_call(module, {**theta, **buffers}, (x,)), 2)
         return logits.square().mean()
 
     try:

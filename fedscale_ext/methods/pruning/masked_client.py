@@ -11,12 +11,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.core.types import State, Task
-from fedscale_ext.method import (
-    ClientSamples,
-    ModelSpec,
-    MultiModelClient,
-    models,
-)
+from fedscale_ext.method import ClientSamples, ModelSpec, MultiModelClient, models
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.bn_statistics import in_batches

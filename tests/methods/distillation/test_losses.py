@@ -58,9 +58,3 @@ def test_a_loss_without_its_target_says_so() -> None:
         losses.of_clients("mae", 1.0)(torch.zeros(1, 2), None, None)
     with pytest.raises(KeyError):
         losses.of_clients("mse", 1.0)
-
-
-def test_the_deepest_exit_counts() -> None:
-    exits = torch.arange(12.0).view(2, 3, 2)
-    assert losses.deepest(exits, 2).tolist() == [[4.0, 5.0], [10.0, 11.0]]
-    assert losses.deepest(exits, 3) is exits

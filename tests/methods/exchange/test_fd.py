@@ -11,7 +11,7 @@ from client_settings import client_settings
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.exchange.client import COUNTS
-from fedscale_ext.methods.exchange.fd import KNOWN, OUTPUTS, FDClient
+from fedscale_ext.methods.exchange.fd import KNOWN_CLASSES, OUTPUTS, FDClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from methods.exchange.exchange_harness import (
     aggregator_of_types,
@@ -37,7 +37,7 @@ def sent(seed: int, counts: list[int]) -> dict[str, torch.Tensor]:
 
 def received(seed: int, classes: list[int]) -> dict[str, torch.Tensor]:
     rows = np.random.default_rng(seed).dirichlet(np.ones(CLASSES), len(classes)).astype(np.float32)
-    return {OUTPUTS: torch.from_numpy(rows), KNOWN: torch.tensor(classes, dtype=torch.int32)}
+    return {OUTPUTS: torch.from_numpy(rows), KNOWN_CLASSES: torch.tensor(classes, dtype=torch.int32)}
 
 
 def test_a_client_receives_the_mean_of_the_others_by_class(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_client_receives_the_mean_of_the_others_by_class(tmp_path: Path) -> No
     }
     for client, rows in expected.items():
         message = aggregator.message_for(client)
-        assert message[KNOWN].tolist() == list(rows)
+        assert message[KNOWN_CLASSES].tolist() == list(rows)
         np.testing.assert_allclose(message[OUTPUTS].numpy(), np.stack(list(rows.values())), rtol=1e-5)
         (item,) = aggregator.assign(2, np.array([client]))
         assert aggregator.download_bytes(item) == len(rows) * (4 * CLASSES + 4)

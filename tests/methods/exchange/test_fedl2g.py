@@ -14,10 +14,10 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.api.predict import predict
 from fedscale_ext.core.local_steps import hold_out
+from fedscale_ext.methods.exchange.class_vectors import VECTORS
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fedl2g import GRADIENTS, FedL2GClient
 from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
-from fedscale_ext.methods.exchange.prototypes import PROTOTYPES
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import input_of
@@ -50,7 +50,7 @@ class Attending(nn.Module):
 
 ATTENDING = headed(models.named_spec("tests.methods.exchange.test_fedl2g:Attending", SHAPE, CLASSES), WIDTH)
 NORMED = headed(models.named_spec("nasbench201_base", SHAPE, CLASSES), WIDTH)
-VECTORS = {
+GUIDING = {
     "features": torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(4)),
     "logits": torch.randn(CLASSES, CLASSES, generator=torch.Generator().manual_seed(4)),
 }
@@ -74,7 +74,7 @@ def quiz_loss(
 @pytest.mark.parametrize("spec", [SPEC, NORMED, ATTENDING], ids=["plain", "batch norm", "attention"])
 @pytest.mark.parametrize(("layer", "guide"), [("head", "features"), (None, "logits")])
 def test_gradients_are_the_differences_of_the_quiz(spec: models.ModelSpec, layer: str | None, guide: str) -> None:
-    study, quiz, vectors = samples(7), samples(5), VECTORS[guide].double()
+    study, quiz, vectors = samples(7), samples(5), GUIDING[guide].double()
     gradients = guiding_gradients(bench(spec).module().eval(), layer, study, quiz, vectors, 0.1)
     assert gradients.shape == vectors.shape and gradients.abs().max() > 1e-6
     missing = torch.bincount(study.y, minlength=CLASSES) == 0
@@ -87,16 +87,16 @@ def test_gradients_are_the_differences_of_the_quiz(spec: models.ModelSpec, layer
         assert (up - down) / 2e-4 == pytest.approx(float(gradients[row, column]), rel=1e-4)
 
 
-@pytest.mark.parametrize("guide", VECTORS)
+@pytest.mark.parametrize("guide", GUIDING)
 def test_the_loss_has_the_distance_to_the_vector_of_the_class(guide: str) -> None:
-    conf = client_settings(model_key="a", client_state={}, shared_tensors={PROTOTYPES: VECTORS[guide]},
+    conf = client_settings(model_key="a", client_state={}, shared_tensors={VECTORS: GUIDING[guide]},
                            weight=1.0, guide=guide)  # fmt: skip
     client = FedL2GClient(conf, bench(SPEC))
     rng = np.random.default_rng(2)
     logits, labels = rng.normal(size=(4, CLASSES)), np.array([0, 3, 3, 1])
     features = rng.normal(size=(4, WIDTH))
     guided = features if guide == "features" else logits
-    distances = ((guided - VECTORS[guide].numpy()[labels]) ** 2).mean(1)
+    distances = ((guided - GUIDING[guide].numpy()[labels]) ** 2).mean(1)
     expected = np.log(np.exp(logits).sum(1)) - logits[np.arange(4), labels] + distances
     output, tapped, y = torch.from_numpy(logits), torch.from_numpy(features), torch.from_numpy(labels)
     losses = client.feature_losses(output, tapped, y) if client.tap else client.losses(output, y)
@@ -108,7 +108,7 @@ def test_the_loss_has_the_distance_to_the_vector_of_the_class(guide: str) -> Non
                          ids=["features", "logits", "warming up"])  # fmt: skip
 def test_clients_side_by_side_learn_what_they_learn_one_by_one(more: dict[str, Any]) -> None:
     states = [{}, floating_tensors(bench(SPEC, 9).module().state_dict())]
-    message = {PROTOTYPES: VECTORS[more["guide"]]}
+    message = {VECTORS: GUIDING[more["guide"]]}
     steps = {"local_steps": 1} if "warm_up" in more else {}
     settings = {"weight": 1.0, "study": 4, "held_out": 0.2, **more, **steps}
     assert_cohorts_equal_one_by_one(FedL2GClient, SPEC, states, message, **settings)
@@ -116,7 +116,7 @@ def test_clients_side_by_side_learn_what_they_learn_one_by_one(more: dict[str, A
 
 def test_a_client_studies_what_it_trains_on_and_holds_the_quiz_out() -> None:
     at, data = bench(SPEC), samples(9)
-    conf = client_settings(model_key="a", client_state={}, shared_tensors={PROTOTYPES: VECTORS["features"]},
+    conf = client_settings(model_key="a", client_state={}, shared_tensors={VECTORS: GUIDING["features"]},
                            returns_tensors=True, weight=1.0, guide="features", study=4, held_out=0.3)  # fmt: skip
     client = FedL2GClient(conf, at)
     study, quiz = client._parts(data, conf)
@@ -126,13 +126,13 @@ def test_a_client_studies_what_it_trains_on_and_holds_the_quiz_out() -> None:
     model = at.module()
     returned = client.train(data, model, conf)["returned"]
     assert returned[COUNTS].tolist() == torch.bincount(study.y, minlength=CLASSES).tolist()
-    expected = guiding_gradients(model.eval(), "head", study, quiz, VECTORS["features"].double(), conf.learning_rate)
+    expected = guiding_gradients(model.eval(), "head", study, quiz, GUIDING["features"].double(), conf.learning_rate)
     torch.testing.assert_close(returned[GRADIENTS], expected.float())
 
 
 def test_warming_up_leaves_the_model_as_it_is() -> None:
     at, state = bench(SPEC), floating_tensors(bench(SPEC, 9).module().state_dict())
-    conf = client_settings(model_key="a", client_state=state, shared_tensors={PROTOTYPES: VECTORS["features"]},
+    conf = client_settings(model_key="a", client_state=state, shared_tensors={VECTORS: GUIDING["features"]},
                            returns_tensors=True, study=4, held_out=0.3, warm_up=True, local_steps=1)  # fmt: skip
     result = FedL2GClient(conf, at).train(samples(9), at.module(), conf)
     assert all(torch.equal(result["client_state"][name], tensor) for name, tensor in state.items())
@@ -153,7 +153,7 @@ def test_the_server_steps_along_the_mean_over_the_clients_that_studied_a_class(t
     expected[2] -= 0.5 * (one[2].numpy() + two[2].numpy()) / 2
     expected[3] -= 0.5 * two[3].numpy()
     np.testing.assert_allclose(aggregator.vectors.numpy(), expected, rtol=1e-5, atol=1e-6)
-    assert torch.equal(aggregator.message()[PROTOTYPES], aggregator.vectors)
+    assert torch.equal(aggregator.message()[VECTORS], aggregator.vectors)
 
 
 def test_vectors_that_diverge_stay_as_they_were(tmp_path: Path) -> None:

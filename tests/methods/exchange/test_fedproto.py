@@ -8,8 +8,9 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
+from fedscale_ext.methods.exchange.class_vectors import KNOWN_CLASSES, VECTORS
 from fedscale_ext.methods.exchange.client import COUNTS, NearestPrototype
-from fedscale_ext.methods.exchange.prototypes import KNOWN, PROTOTYPES, PrototypeClient
+from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, PrototypeClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.final_layer import final_layer
@@ -26,8 +27,8 @@ from methods.harness import CLASSES, SHAPE
 SPEC = headed(models.named_spec("cnn_small", SHAPE, CLASSES), WIDTH)
 EXITS = headed(models.named_spec("single_exit_mlp", SHAPE, CLASSES), WIDTH)
 MESSAGE = {
-    PROTOTYPES: torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(2)),
-    KNOWN: torch.tensor([0, 2, 4], dtype=torch.int32),
+    VECTORS: torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(2)),
+    KNOWN_CLASSES: torch.tensor([0, 2, 4], dtype=torch.int32),
 }
 
 
@@ -43,10 +44,10 @@ def test_global_prototypes_are_means_by_samples_and_stay_where_nobody_has_a_clas
     play(aggregator, 1, [1, 2], {1: one, 2: two})
     (a, b, c) = (each[PROTOTYPES].numpy() for each in (one, two, three))
     expected = np.stack([(4 * a[0] + 15 * b[0]) / 19, a[1], b[2]])
-    np.testing.assert_allclose(aggregator.message()[PROTOTYPES].numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(aggregator.message()[VECTORS].numpy(), expected, rtol=1e-5)
     play(aggregator, 2, [3], {3: three})
-    np.testing.assert_allclose(aggregator.message()[PROTOTYPES].numpy(), np.stack([c[0], a[1], b[2], c[3]]), rtol=1e-5)
-    assert aggregator.message()[KNOWN].tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(aggregator.message()[VECTORS].numpy(), np.stack([c[0], a[1], b[2], c[3]]), rtol=1e-5)
+    assert aggregator.message()[KNOWN_CLASSES].tolist() == [0, 1, 2, 3]
 
 
 def test_a_checkpoint_holds_the_prototypes_and_who_sent_how_much(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_the_loss_is_cross_entropy_and_the_weighted_distance(spec: models.ModelS
     flat, logits = features.reshape(7, WIDTH).numpy(), output.reshape(7, CLASSES).numpy()
     shifted = np.exp(logits - logits.max(1, keepdims=True))
     entropy = -np.log(shifted / shifted.sum(1, keepdims=True))[np.arange(7), data.y.numpy()]
-    known = dict(zip([0, 2, 4], MESSAGE[PROTOTYPES].numpy(), strict=True))
+    known = dict(zip([0, 2, 4], MESSAGE[VECTORS].numpy(), strict=True))
     distance = [((row - known[label]) ** 2).mean() if label in known else 0.0
                 for row, label in zip(flat, data.y.tolist(), strict=True)]  # fmt: skip
     losses = client.feature_losses(output, features.reshape(7, WIDTH), data.y)
@@ -91,8 +92,8 @@ def test_a_step_follows_the_gradient_of_that_loss(spec: models.ModelSpec) -> Non
     features = torch.relu(expected.body(data.x)).reshape(9, WIDTH)
     loss = torch.nn.functional.cross_entropy(expected.head(features), data.y, reduction="none")
     table = torch.zeros(CLASSES, WIDTH, dtype=torch.float64)
-    table[MESSAGE[KNOWN].long()] = MESSAGE[PROTOTYPES].double()
-    known = torch.isin(data.y, MESSAGE[KNOWN])
+    table[MESSAGE[KNOWN_CLASSES].long()] = MESSAGE[VECTORS].double()
+    known = torch.isin(data.y, MESSAGE[KNOWN_CLASSES])
     (loss + 2.0 * known * ((features - table[data.y]) ** 2).mean(1)).mean().backward()
     for name, parameter in expected.named_parameters():
         torch.testing.assert_close(trained[name], parameter.detach() - 0.05 * parameter.grad, atol=1e-9, rtol=1e-9)
@@ -126,7 +127,7 @@ def test_the_nearest_prototype_is_predicted_and_unknown_classes_never_are() -> N
     network = PrototypeClient(conf, at).predictor(model, conf)
     with torch.no_grad():
         logits, features = network(data.x).numpy(), torch.relu(model.body(data.x)).numpy()
-    distances = np.linalg.norm(features[:, None] - MESSAGE[PROTOTYPES].numpy(), axis=2)
+    distances = np.linalg.norm(features[:, None] - MESSAGE[VECTORS].numpy(), axis=2)
     assert logits.argmax(1).tolist() == [[0, 2, 4][each] for each in distances.argmin(1)]
     np.testing.assert_allclose(logits[:, [0, 2, 4]], 1 + distances.max(1, keepdims=True) - distances, rtol=1e-6)
     assert not logits[:, [1, 3]].any()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedscale_ext.methods.exchange.class_vectors import KNOWN_CLASSES, VECTORS
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.fedtgp import adaptive_margin, contrastive, generated
-from fedscale_ext.methods.exchange.prototypes import KNOWN, PROTOTYPES
+from fedscale_ext.methods.exchange.prototypes import PROTOTYPES
 from methods.exchange.exchange_harness import WIDTH, answer, new_aggregator, play
 from methods.harness import CLASSES
 
@@ -68,8 +69,8 @@ def test_the_server_takes_steps_of_sgd_on_that_loss(tmp_path: Path) -> None:
             gradient = (loss(name, index, 1e-5) - loss(name, index, -1e-5)) / 2e-5
             expected = float(before[name].view(-1)[index]) - 0.2 * gradient
             assert float(aggregator.network[name].view(-1)[index]) == pytest.approx(expected, abs=1e-5), name
-    torch.testing.assert_close(aggregator.message()[PROTOTYPES], generated(aggregator.network))
-    assert aggregator.message()[KNOWN].tolist() == list(range(CLASSES))
+    torch.testing.assert_close(aggregator.message()[VECTORS], generated(aggregator.network))
+    assert aggregator.message()[KNOWN_CLASSES].tolist() == list(range(CLASSES))
 
 
 def test_training_brings_the_clients_prototypes_to_their_classes(tmp_path: Path) -> None:
