@@ -90,10 +90,6 @@ class LogitsClient(PersonalModelClient):
             failed.update({row: one for row, one in enumerate(results) if isinstance(one, Exception)})
         return failed
 
-    def reports(self, conf: ClientConfig) -> bool:
-        """Whether it reports logits: not where it is only measured, or fine-tunes."""
-        return conf.shared_tensors is not None
-
     def _phases(self, conf: ClientConfig) -> Iterator[PublicPhase]:
         shared = conf.shared_tensors
         if shared is None:
@@ -102,14 +98,14 @@ class LogitsClient(PersonalModelClient):
             if not phase["told"] or "rows" in shared:
                 yield PublicPhase(conf, self.bench, phase, shared)
 
-    def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
-        """Return the result with the client's model, if it keeps one, and its logits [rows, classes]."""
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+        """Return the model's logits [rows, classes] of the public samples that the server asks for."""
         assert conf.shared_tensors is not None
         asked = conf.shared_tensors["x"][conf.shared_tensors["asked"]]
         logits = predicted(model.eval(), asked, conf.test_bsz)
         if not torch.isfinite(logits).all():
             raise FloatingPointError("its logits are not finite")
-        return {**super().reported(result, model, conf), "returned": {LOGITS: logits}}
+        return {LOGITS: logits}
 
 
 class LogitsExecutor(MultiModelExecutor):

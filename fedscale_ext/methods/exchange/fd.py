@@ -92,7 +92,7 @@ class FDClient(TensorExchangeClient):
             table[conf.received_tensors[KNOWN_CLASSES].long()] = conf.received_tensors[OUTPUTS]
         return tables
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The mean output [classes, classes] of each class, and the client's samples of it."""
         _, logits = self.features_and_logits(model, data.x, conf)
         means, counts = class_means(logits.softmax(1), data.y, logits.shape[1])

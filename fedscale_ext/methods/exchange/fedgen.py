@@ -112,9 +112,9 @@ class FedGenClient(LGFedAvgClient):
         self._streams = _streams(confs)
         return super().train_cohort(data, cohort, confs)
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The head, and the client's samples of each class."""
-        head = super().sent(model, data, conf)
+        head = super().tensors_to_send(model, data, conf)
         return {**head, COUNTS: torch.bincount(data.y.cpu(), minlength=len(head["weight"])).int()}
 
 

@@ -60,7 +60,7 @@ from fedscale_ext.methods.exchange.mutual import (
     shared_part,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
-from fedscale_ext.methods.personal.personal_models import copied, enter
+from fedscale_ext.methods.personal.personal_models import copied, load_tensors
 from fedscale_ext.models.families.network_pair import FEATURES, SHARED
 from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.training.resident import Cohort
@@ -109,11 +109,11 @@ class FedKDClient(MutualClient):
         self._received = copied(shared_part(self.bench.module(confs[0].model_key).state_dict()))
         return super().prepare_cohort(cohort, confs)
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The ranks of the mentee's compressed change; ``model`` has the mentee then as the server gets it."""
         mentee, ranks = compressed(self._received, shared_part(model.state_dict()), float(conf.objective["energy"]))
         upload = {SHARED + name: mentee[name] for name in matrices(mentee)}
-        enter(model, upload)
+        load_tensors(model, upload)
         self._uploads[conf.client_id] = upload
         return {RANKS: ranks}
 
@@ -214,8 +214,8 @@ class FedKDAggregator(MutualAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's mentor, and hear the ranks of its update."""
-        self.sent = SentRanks(self.log_dir, self.task, self.keys, self.pool[KEY].state)
-        return [*super().client_tensors(), self.sent]
+        self.sent_tensors = SentRanks(self.log_dir, self.task, self.keys, self.pool[KEY].state)
+        return [*super().client_tensors(), self.sent_tensors]
 
     def energy(self, round: int) -> float:
         """Return the share T of the squared singular values that updates keep in a round."""
@@ -236,7 +236,7 @@ class FedKDAggregator(MutualAggregator):
 
     def upload_bytes(self, item: WorkItem) -> int:
         """Bytes that a client sends; in a round's record those that it has sent."""
-        return self.sent.upload_bytes(item)
+        return self.sent_tensors.upload_bytes(item)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Change the mentee by the compressed mean of the participants' changes."""

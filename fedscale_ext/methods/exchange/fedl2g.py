@@ -74,7 +74,7 @@ class FedL2GClient(GuidedClient):
         logits = deepest(output, labels.dim() + 1)
         return self.guided(losses, logits, labels, logits.shape[-1])
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The gradients [classes, F] of the quiz, and the study samples of each class."""
         study, quiz = self._parts(data, conf)
         weight = model.get_submodule(self.layer).weight
@@ -126,7 +126,7 @@ class FedL2GClient(GuidedClient):
         study, _ = self._parts(data, conf)
         with torch.no_grad():
             losses = functional.cross_entropy(deepest(model.eval()(study.x), 2), study.y, reduction="none")
-        return self._closed(result(conf, len(data), [losses.cpu()]), model, data, conf)
+        return self.completed_result(result(conf, len(data), [losses.cpu()]), model, data, conf)
 
 
 class FedL2GExecutor(MultiModelExecutor):

@@ -36,7 +36,7 @@ from fedscale_ext.models.final_layer import final_layer
 class LGFedAvgClient(SharedHeadClient):
     """Client that sends its trained head."""
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The head's tensors."""
         return head_of(model.state_dict(), final_layer(self.bench.spec(conf.model_key)))
 

@@ -63,11 +63,9 @@ class MutualClient(PersonalModelClient):
         """The pair's losses [...], from logits [..., 2, classes]."""
         return self.pair_losses(output[..., 1, :], output[..., 0, :], labels)
 
-    def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
-        """Return the result with the client's own model, if it keeps one."""
-        if conf.client_state is None:
-            return result
-        return {**result, "client_state": copied(personal_part(model.state_dict()))}
+    def next_client_state(self, model: nn.Module, conf: ClientConfig) -> State:
+        """Return the client's own model without the shared one."""
+        return copied(personal_part(model.state_dict()))
 
 
 def personal_part(state: State) -> State:

@@ -33,7 +33,7 @@ PROTOTYPES = "prototypes"  # name in what a client sends: a row for each class, 
 class SendsPrototypes(TensorExchangeClient):
     """Client that sends the mean features of each of its classes."""
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State:
         """The client's prototypes [classes, F] of its trained model, and its samples of each class."""
         features, logits = self.features_and_logits(model, data.x, conf)
         means, counts = class_means(features, data.y, logits.shape[1])

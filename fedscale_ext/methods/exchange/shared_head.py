@@ -7,7 +7,7 @@ from torch import nn
 from fedscale_ext.method import ClientConfig, Population, State, Task, UserError
 from fedscale_ext.methods.exchange.client import TensorExchangeClient
 from fedscale_ext.methods.exchange.tensor_exchange import SharedFeaturesAggregator
-from fedscale_ext.methods.personal.personal_models import enter
+from fedscale_ext.methods.personal.personal_models import load_tensors
 from fedscale_ext.models.final_layer import FinalLayer
 
 
@@ -17,7 +17,7 @@ class SharedHeadClient(TensorExchangeClient):
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Load the client's body and the server's head into ``model``; without a message, its own head."""
         super().load_personal_model(model, conf)
-        enter(model, {f"{self.layer}.{name}": tensor for name, tensor in self.message.items()})
+        load_tensors(model, {f"{self.layer}.{name}": tensor for name, tensor in self.message.items()})
 
 
 class SharedHeadAggregator(SharedFeaturesAggregator):

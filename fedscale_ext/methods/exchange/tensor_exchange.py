@@ -131,7 +131,7 @@ def bytes_sent(tensors: State) -> int:
 class TensorExchangeAggregator(PersonalModelsAggregator):
     """Base of methods whose clients keep their models and exchange small tensors.
 
-    ``sent``: what the round's clients sent.
+    ``sent_tensors``: what the round's clients sent.
     """
 
     excludes: ClassVar[tuple[Excludes, ...]] = (
@@ -194,9 +194,9 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
         """Send the message to all clients, and receive what they send."""
         self.shared = SharedTensors(self.log_dir, self.task.num_clients, tested=True)
         templates = {key: self.template(self.pool[key].spec) for key in self.keys}
-        self.sent = SentTensors(self.log_dir, self.task, templates, self.counted, by_class=self.by_class)
+        self.sent_tensors = SentTensors(self.log_dir, self.task, templates, self.counted, by_class=self.by_class)
         self.publish()
-        return [*super().client_tensors(), self.shared, self.sent]
+        return [*super().client_tensors(), self.shared, self.sent_tensors]
 
     def publish(self) -> None:
         """Send the message as it is now from now on."""
@@ -215,11 +215,11 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
 
     def upload_bytes(self, item: WorkItem) -> int:
         """Bytes that a client sends; in a round's record those that it has sent."""
-        return self.sent.upload_bytes(item)
+        return self.sent_tensors.upload_bytes(item)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Learn from what clients sent. There are no means of models that never met."""
-        self.learn(round, updates, [self.sent.of[update.client] for update in updates])
+        self.learn(round, updates, [self.sent_tensors.of[update.client] for update in updates])
         self.publish()
 
     def test_objective(self) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ def bytes_of(tensors: State) -> int:
 
 
 @torch.no_grad()
-def enter(model: nn.Module, state: State) -> None:
+def load_tensors(model: nn.Module, state: State) -> None:
     """Copy the floating-point tensors of ``state`` into ``model``."""
     for name, tensor in floating_tensors(model.state_dict()).items():
         if name in state:
@@ -40,7 +40,7 @@ class PersonalModelClient(MultiModelClient):
 
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Load the client's model into ``model``."""
-        enter(model, conf.client_state or {})
+        load_tensors(model, conf.client_state or {})
 
     def begin(self, model: nn.Module, conf: ClientConfig) -> None:
         """Load the client's model into ``model``, and prepare it."""
@@ -56,19 +56,14 @@ class PersonalModelClient(MultiModelClient):
         """Prepare a cohort side by side, and return failures by row."""
         return {}
 
-    def reports(self, conf: ClientConfig) -> bool:
-        """Whether :meth:`reported` adds to a client's result."""
-        return conf.client_state is not None
+    def next_client_state(self, model: nn.Module, conf: ClientConfig) -> State:
+        """Return what the client keeps of its trained ``model``, in memory of its own: all floating-point tensors.
 
-    def reported(self, result: dict[str, Any], model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
-        """Return the result with what the client sends beside its update: its trained ``model``."""
-        return (
-            result
-            if conf.client_state is None
-            else {**result, "client_state": copied(floating_tensors(model.state_dict()))}
-        )
+        It is called for clients that have a ``client_state``, which may be empty.
+        """
+        return copied(floating_tensors(model.state_dict()))
 
-    def sent(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State | None:
+    def tensors_to_send(self, model: nn.Module, data: ClientSamples, conf: ClientConfig) -> State | None:
         """Return the small tensors that the client sends of its trained ``model``, where the server asks for some.
 
         Args:
@@ -77,26 +72,26 @@ class PersonalModelClient(MultiModelClient):
             conf: The client's settings.
 
         Returns:
-            Tensors like the template of the method's ``ReturnedTensors``; None if :meth:`reported` has added them.
+            Tensors like the template of the method's ``ReturnedTensors``; None if it sends none.
 
         """
         return None
 
     # ---- training ----
 
-    def _closed(
+    def completed_result(
         self, result: dict[str, Any], model: nn.Module, data: ClientSamples, conf: ClientConfig
     ) -> dict[str, Any]:
-        """The result of a training with all that the client returns beside it."""
-        if self.reports(conf):
-            result = self.reported(result, model, conf)
-        tensors = self.sent(model, data, conf) if conf.returns_tensors else None
+        """Return the result of a training with the client's next state and the tensors that it sends."""
+        if conf.client_state is not None:
+            result = {**result, "client_state": self.next_client_state(model, conf)}
+        tensors = self.tensors_to_send(model, data, conf) if conf.returns_tensors else None
         return result if tensors is None else {**result, "returned": tensors}
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
         """Train from the client's model; see :meth:`MultiModelClient.train`."""
         self.begin(model, conf)
-        return self._closed(super().train(client_data, model, conf), model, client_data, conf)
+        return self.completed_result(super().train(client_data, model, conf), model, client_data, conf)
 
     def train_cohort(
         self, data: Sequence[ClientSamples], cohort: Cohort, confs: Sequence[ClientConfig]
@@ -110,15 +105,15 @@ class PersonalModelClient(MultiModelClient):
         failed = self.prepare_cohort(cohort, confs)
         results = super().train_cohort(data, cohort, confs)
         states = cohort.trained([conf.local_steps for conf in confs])
-        reported: list[dict[str, Any] | Exception] = []
+        completed: list[dict[str, Any] | Exception] = []
         for row, (one, conf) in enumerate(zip(results, confs, strict=True)):
             one = failed.get(row, one)
-            if not isinstance(one, Exception) and (self.reports(conf) or conf.returns_tensors):
+            if not isinstance(one, Exception) and (conf.client_state is not None or conf.returns_tensors):
                 model = self.bench.module(conf.model_key)
-                enter(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
-                one = self._closed(one, model, data[row], conf)
-            reported.append(one)
-        return reported
+                load_tensors(model, {name: tensor[row] for name, tensor in states.items()})  # type: ignore[index]
+                one = self.completed_result(one, model, data[row], conf)
+            completed.append(one)
+        return completed
 
 
 def copied(state: State) -> State:

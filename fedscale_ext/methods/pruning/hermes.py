@@ -89,7 +89,7 @@ class HermesClient(MaskedClient):
         """Masks of all parameters by the active channels."""
         return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._active(conf), parameters)
 
-    def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
+    def start_masked(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
         """Mask the model, and prune the next channels where the model is good enough."""
         parameters = trainable(model)
         active, mask, settings = self._active(conf), self.mask(parameters, conf), conf.objective.get("hermes")

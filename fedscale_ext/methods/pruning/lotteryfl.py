@@ -119,7 +119,7 @@ class LotteryClient(MaskedClient):
         """m_c, only of weights."""
         return masks.unpack(conf.client_state or {}, masks.prunable(parameters))
 
-    def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
+    def start_masked(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
         """Mask the model, and prune and rewind where the model is good enough.
 
         BatchNorm's running statistics stay the global ones: they are no weights to rewind.

@@ -22,14 +22,14 @@ class MaskedClient(MultiModelClient):
     """Client that trains the entries that its mask keeps.
 
     Gradients of the others are zero, so momentum cannot move them either. ``conf.client_state`` describes the mask
-    (empty before the first round: everything trains). Subclasses define :meth:`mask` and :meth:`enter`.
+    (empty before the first round: everything trains). Subclasses define :meth:`mask` and :meth:`start_masked`.
     """
 
     def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
         """Masks of the parameters that may be pruned, bool by name."""
         raise NotImplementedError
 
-    def enter(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
+    def start_masked(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
         """Make the global ``model`` the client's initial model, in place.
 
         Returns:
@@ -47,7 +47,7 @@ class MaskedClient(MultiModelClient):
         """Train from the masked initial model; the result has the client's next state."""
         if conf.client_state is None:  # only to measure how such clients train
             return super().train(client_data, model, conf)
-        mask, client_state = self.enter(client_data, model, conf)
+        mask, client_state = self.start_masked(client_data, model, conf)
         return {**super().train(client_data, model, replace(conf, mask=mask)), "client_state": client_state}
 
     def train_cohort(
@@ -59,7 +59,7 @@ class MaskedClient(MultiModelClient):
         masked, client_states = [], []
         for row, (samples, conf) in enumerate(zip(data, confs, strict=True)):
             model = self.bench.module(conf.model_key)
-            mask, client_state = self.enter(samples, model, conf)
+            mask, client_state = self.start_masked(samples, model, conf)
             cohort.set_start(row, model.state_dict())
             masked.append(replace(conf, mask=mask))
             client_states.append(client_state)

@@ -10,7 +10,7 @@ from client_settings import NO_BENCH, client_settings
 from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.methods.distillation.client import LogitsClient
-from fedscale_ext.methods.personal.personal_models import enter, floating_tensors
+from fedscale_ext.methods.personal.personal_models import floating_tensors, load_tensors
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort
@@ -93,7 +93,7 @@ def test_logits_are_those_of_the_trained_model_on_the_rows_that_were_asked() -> 
     settings = conf(3, local_steps=4)
     result = client(settings).train(samples(20), network(), settings)
     module = network()
-    enter(module, result["client_state"])
+    load_tensors(module, result["client_state"])
     expected = module.eval()(settings.shared_tensors["x"][[8, 0, 3]])
     assert result["returned"]["logits"].dtype == torch.float32
     torch.testing.assert_close(result["returned"]["logits"], expected.detach().float())

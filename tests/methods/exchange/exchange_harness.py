@@ -41,10 +41,10 @@ def answer(aggregator: Any, item: WorkItem, round: int) -> State:
     generator = torch.Generator().manual_seed(100 * round + item.client)
     new = {
         name: torch.randn(tensor.shape, generator=generator)
-        for name, tensor in aggregator.sent.template(item.model).items()
+        for name, tensor in aggregator.sent_tensors.template(item.model).items()
         if name != COUNTS
     }
-    if COUNTS not in aggregator.sent.template(item.model):
+    if COUNTS not in aggregator.sent_tensors.template(item.model):
         return new
     samples = int(aggregator.task.train_sizes[item.client - 1])
     counts = torch.zeros(CLASSES, dtype=torch.int32)
@@ -60,11 +60,11 @@ def play(
     """One round of the hooks, as the runtime calls them."""
     aggregator._internals = {}
     items: list[WorkItem] = aggregator.assign(round, np.array(participants))
-    aggregator.sent.begin(items)
+    aggregator.sent_tensors.begin(items)
     updates = updates_for(aggregator, items)
     for update in updates:
         sent = answer(aggregator, update.item, round) if answers is None else answers[update.client]
-        aggregator.sent.take(round, update.item, sent)
+        aggregator.sent_tensors.take(round, update.item, sent)
     aggregator.aggregate(round, updates, means_of(aggregator, round, updates))
     return items
 

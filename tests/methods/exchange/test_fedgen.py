@@ -161,7 +161,7 @@ def test_the_server_averages_heads_and_trains_the_generator_on_the_mean(tmp_path
     aggregator = new_aggregator("fedgen", tmp_path, **HOW)
     before = {name: tensor.clone() for name, tensor in aggregator.generator.items()}
     items = play(aggregator, 1, [2, 5])
-    sent = [aggregator.sent.of[item.client] for item in items]
+    sent = [aggregator.sent_tensors.of[item.client] for item in items]
     mean = (20 * sent[0]["weight"] + 50 * sent[1]["weight"]) / 70
     torch.testing.assert_close(aggregator.head["weight"], mean)
     assert aggregator.counts.tolist() == (sent[0][COUNTS] + sent[1][COUNTS]).tolist()

@@ -43,11 +43,11 @@ new_aggregator = partial(
 def play(aggregator: Any, round: int, participants: list[int], rank: int = 1) -> list[Update]:
     """One round of the hooks, in which every client reports matrices of one rank."""
     items = aggregator.assign(round, np.array(participants))
-    aggregator.sent.begin(items)
+    aggregator.sent_tensors.begin(items)
     updates = updates_for(aggregator, items)
     for update in updates:
-        ranks = aggregator.sent.template(update.item.model)[RANKS]
-        aggregator.sent.take(round, update.item, {RANKS: torch.full_like(ranks, rank)})
+        ranks = aggregator.sent_tensors.template(update.item.model)[RANKS]
+        aggregator.sent_tensors.take(round, update.item, {RANKS: torch.full_like(ranks, rank)})
     aggregator.aggregate(round, updates, means_of(aggregator, round, updates))
     aggregator.history.append(None)
     return updates
@@ -150,7 +150,7 @@ def test_a_client_downloads_what_it_lacks_and_uploads_its_factors(tmp_path: Path
     mentee = aggregator.pool["shared"].state
     whole = models.cost(aggregator.pool["shared"].spec).bytes
     (item,) = aggregator.assign(1, np.array([5]))
-    ranks = aggregator.sent.template(item.model)[RANKS]
+    ranks = aggregator.sent_tensors.template(item.model)[RANKS]
     assert (
         aggregator.download_bytes(item) == whole and aggregator.upload_bytes(item) == whole + ranks.nbytes
     )  # it has not sent anything yet
@@ -189,12 +189,12 @@ def test_a_resumed_server_knows_what_clients_have(tmp_path: Path) -> None:
 def test_ranks_that_cannot_be_are_rejected(tmp_path: Path) -> None:
     aggregator = new_aggregator(tmp_path)
     (item,) = aggregator.assign(1, np.array([5]))
-    assert isinstance(aggregator.sent, SentRanks)
-    most = aggregator.sent.template(item.model)[RANKS]
+    assert isinstance(aggregator.sent_tensors, SentRanks)
+    most = aggregator.sent_tensors.template(item.model)[RANKS]
     for wrong in (WHOLE - 1, 100_000):
         section = wire.tensors_to_bytes({RANKS: torch.full_like(most, wrong)})
         with pytest.raises(Rejected, match="its ranks are not those of its tensors"):
-            aggregator.sent.checked(item, memoryview(section))
+            aggregator.sent_tensors.checked(item, memoryview(section))
 
 
 def test_an_energy_of_zero_is_refused(tmp_path: Path) -> None:

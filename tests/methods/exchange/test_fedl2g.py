@@ -217,7 +217,7 @@ def test_clients_that_only_sent_gradients_never_trained(job_file: Path) -> None:
 def test_logits_need_no_common_width(tmp_path: Path) -> None:
     aggregator = new_aggregator("fedl2g", tmp_path, guide="logits", representation=0)
     assert aggregator.vectors.shape == (CLASSES, CLASSES)
-    assert aggregator.sent.template(TYPES[0])[GRADIENTS].shape == (CLASSES, CLASSES)
+    assert aggregator.sent_tensors.template(TYPES[0])[GRADIENTS].shape == (CLASSES, CLASSES)
 
 
 def test_a_checkpoint_holds_the_vectors(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_checkpoint_holds_the_prototypes_and_who_sent_how_much(tmp_path: Path)
     aggregator, resumed = new_aggregator("fedproto", tmp_path / "a"), new_aggregator("fedproto", tmp_path / "b")
     play(aggregator, 1, [1, 4])
     resumed.load_state(*aggregator.state())
-    resumed.sent.load_state(*aggregator.sent.state())
+    resumed.sent_tensors.load_state(*aggregator.sent_tensors.state())
     items = [each.assign(2, np.arange(1, 7)) for each in (aggregator, resumed)]
     assert items[0] == items[1]
     assert [aggregator.upload_bytes(item) for item in items[0]] == [resumed.upload_bytes(item) for item in items[1]]

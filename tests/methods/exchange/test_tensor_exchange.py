@@ -58,12 +58,12 @@ def test_what_a_client_sends_must_be_of_its_samples(tmp_path: Path) -> None:
     aggregator = new_aggregator("fedproto", tmp_path)
     item = WorkItem(1, TYPES[0])
     right = answer(aggregator, item, 1)
-    assert aggregator.sent.checked(item, wire.tensors_to_bytes(right)).keys() == right.keys()
+    assert aggregator.sent_tensors.checked(item, wire.tensors_to_bytes(right)).keys() == right.keys()
     for wrong in (right[COUNTS] + 1, torch.tensor([11, -1, 0, 0, 0], dtype=torch.int32)):
         with pytest.raises(Rejected, match="numbers of samples by class are not those of its samples"):
-            aggregator.sent.checked(item, wire.tensors_to_bytes({**right, COUNTS: wrong}))
+            aggregator.sent_tensors.checked(item, wire.tensors_to_bytes({**right, COUNTS: wrong}))
     with pytest.raises(Rejected, match="a tensor is not finite"):
-        aggregator.sent.checked(
+        aggregator.sent_tensors.checked(
             item, wire.tensors_to_bytes({**right, "prototypes": right["prototypes"] * float("nan")})
         )
 

@@ -14,7 +14,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.personal.local import KEY, LocalAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelClient, enter, floating_tensors
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient, floating_tensors, load_tensors
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.training.local_training import MultiModelClient
@@ -97,7 +97,7 @@ def test_what_it_keeps_is_what_it_is_served() -> None:
     state, module = floating_tensors(network(9).state_dict()), network()
     client(client_settings()).load_personal_model(module, client_settings(client_state=state))
     expected = network()
-    enter(expected, state)
+    load_tensors(expected, state)
     assert equal(floating_tensors(module.state_dict()), state) and equal(
         dict(module.state_dict()), dict(expected.state_dict())
     )
@@ -163,7 +163,7 @@ def test_a_deadline_refuses_no_client_for_transfers_that_are_not_made(job_file: 
 def test_a_client_without_its_state_fails_with_a_sentence_for_the_methods_author(
     job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PersonalModelClient, "reports", lambda self, conf: False)
+    monkeypatch.setattr(PersonalModelClient, "completed_result", lambda self, result, *_: result)
     with pytest.raises(UserError, match="a client's result lacks 'client_state', which client_tensors lists"):
         job(job_file, "silent", rounds=1)
 

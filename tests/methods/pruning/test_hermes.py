@@ -53,7 +53,7 @@ def client(settings: Any) -> HermesClient:
 
 def after(data: ClientSamples, settings: Any) -> channels.Active:
     module = network()
-    trains, client_state = client(settings).enter(data, module, settings)
+    trains, client_state = client(settings).start_masked(data, module, settings)
     active = unpack_channels(client_state, channels.whole(SPEC))
     mask = channels.masks(models.layout(SPEC), active, dict(module.named_parameters()))
     for name, parameter in module.named_parameters():

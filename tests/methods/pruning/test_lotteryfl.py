@@ -80,7 +80,7 @@ def test_a_good_model_is_pruned_and_rewound() -> None:
     mask = drawn_mask(1)
     module = network()
     handed, settings = start(module), conf(mask=mask)
-    trains, _ = client(settings).enter(known(samples(12), mask), module, settings)
+    trains, _ = client(settings).start_masked(known(samples(12), mask), module, settings)
     expected = masks.pruned(mask, handed, 0.1)
     theta, after = models.initial_state(SPEC, 1), start(module)
     assert masks.survivors(expected) < masks.survivors(mask)
@@ -103,7 +103,7 @@ def test_a_poor_model_or_a_small_ticket_is_not(known_share: float, ticket: dict[
     wrong = validation[int(known_share * 4) :]
     right.y[wrong] = (right.y[wrong] + 1) % 5
     handed = start(module)
-    trains, _ = client(settings).enter(right, module, settings)
+    trains, _ = client(settings).start_masked(right, module, settings)
     for name, tensor in start(module).items():
         whole = handed[name]
         assert torch.equal(tensor, torch.where(mask[name], whole, 0.0) if name in mask else whole)
@@ -127,7 +127,7 @@ def test_the_servers_running_statistics_do_not_judge_and_stay() -> None:
 
 def test_a_client_of_one_sample_has_nothing_to_validate_with() -> None:
     settings, module = conf(ticket={**TICKET, "threshold": 0.0}), network()
-    trains, _ = client(settings).enter(known(samples(1), {}), module, settings)
+    trains, _ = client(settings).start_masked(known(samples(1), {}), module, settings)
     assert all(bool(one.all()) for one in trains.values())
 
 
