@@ -13,7 +13,7 @@ import fedscale_ext
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.executor import executor as executor_module
 from fedscale_ext.executor.section_cache import SectionCache
-from fedscale_ext.methods.personal.local import KEY
+from fedscale_ext.methods.personal.local import INITIAL
 from fedscale_ext.tasks.client_tensors import ClientState, section_name
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED
 from fedscale_ext.transport import wire
@@ -115,8 +115,12 @@ def test_a_resumed_job_sends_each_state_once(job_file: Path, monkeypatch: pytest
 
 def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     """As methods do that change what their clients keep."""
-    state, process, items = {"w": torch.ones(2)}, ExecutorProcess("1", "a"), [WorkItem(1, KEY), WorkItem(2, KEY)]
-    client_state = ClientState(tmp_path, 2, {KEY: state})
+    state, process, items = (
+        {"w": torch.ones(2)},
+        ExecutorProcess("1", "a"),
+        [WorkItem(1, INITIAL), WorkItem(2, INITIAL)],
+    )
+    client_state = ClientState(tmp_path, 2, {INITIAL: state})
     for item in items:
         client_state.take(1, item, state)
         client_state.set_cached(item, (process, f"label {item.client}"))
@@ -124,14 +128,14 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
     client_state.end_round()
     assert client_state.cached(items, process) == {"client_state/0": "label 1", "client_state/1": "label 2"}
     assert client_state.cached(items, ExecutorProcess("1", "b")) == {}  # another process of that number
-    client_state.files.write(2, KEY, 1, {"w": torch.zeros(2)})
+    client_state.files.write(2, INITIAL, 1, {"w": torch.zeros(2)})
     client_state.take(2, items[1], state)
     client_state.set_cached(items[1], (ExecutorProcess("2", "c"), "another"))
     assert client_state.cached(items, process).keys() == {"client_state/0", "client_state/1"}
     client_state.end_round()
     assert client_state.cached(items, process) == {}
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {"client_state/1": "another"}
-    client_state.files.write(2, KEY, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has ended
+    client_state.files.write(2, INITIAL, 2, {"w": torch.zeros(2)})  # as TailorFL does, once the round has ended
     client_state.files.end_round()
     assert client_state.cached(items, ExecutorProcess("2", "c")) == {}
     assert client_state.sections(items, {"client_state/1"}).keys() == {"client_state/0"}

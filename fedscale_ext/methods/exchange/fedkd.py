@@ -53,7 +53,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.exchange.low_rank import WHOLE, compressed, largest_ranks, matrices, num_bytes
 from fedscale_ext.methods.exchange.mutual import (
-    KEY,
+    SHARED_MODEL,
     MutualAggregator,
     MutualClient,
     MutualParams,
@@ -214,7 +214,7 @@ class FedKDAggregator(MutualAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's mentor, and hear the ranks of its update."""
-        self.sent_tensors = SentRanks(self.log_dir, self.task, self.keys, self.pool[KEY].state)
+        self.sent_tensors = SentRanks(self.log_dir, self.task, self.keys, self.pool[SHARED_MODEL].state)
         return [*super().client_tensors(), self.sent_tensors]
 
     def energy(self, round: int) -> float:
@@ -231,7 +231,7 @@ class FedKDAggregator(MutualAggregator):
         item, received = super().item_of(client), int(self.num_received[client - 1])
         if received < 0:
             return item
-        whole = self.pool[KEY].cost.bytes
+        whole = self.pool[SHARED_MODEL].cost.bytes
         return replace(item, bytes=min(whole, sum(self.update_bytes[received:])))
 
     def upload_bytes(self, item: WorkItem) -> int:
@@ -240,7 +240,7 @@ class FedKDAggregator(MutualAggregator):
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Change the mentee by the compressed mean of the participants' changes."""
-        mentee, energy = self.pool[KEY].state, self.energy(round)
+        mentee, energy = self.pool[SHARED_MODEL].state, self.energy(round)
         new, ranks = compressed(mentee, self.shared_mean(updates, means), energy)
         for update in updates:
             self.num_received[update.client - 1] = len(self.update_bytes)

@@ -32,7 +32,7 @@ from fedscale_ext.methods.personal.personal_models import PersonalModelClient, c
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.network_pair import SHARED, member_specs, pair_spec
 
-KEY = "shared"  # of the shared model in the pool
+SHARED_MODEL = "shared"  # key of the shared model in the pool
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,16 @@ class MutualAggregator(PersonalModelsAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the shared model, and a pair with it for each type."""
-        self.check_key_is_free(KEY, "the shared model")
+        self.check_key_is_free(SHARED_MODEL, "the shared model")
         super().init_state(population, task)
         spec = self.initial_spec()
-        self.share(self.pool.add(KEY, spec, models.initial_state(spec, torch_stream(self.seed, KEY))).state)
+        self.share(
+            self.pool.add(SHARED_MODEL, spec, models.initial_state(spec, torch_stream(self.seed, SHARED_MODEL))).state
+        )
 
     def share(self, state: State) -> None:
         """Set the shared model of all pairs."""
-        self.pool.update(KEY, state)
+        self.pool.update(SHARED_MODEL, state)
         for key in self.keys:
             shared = {SHARED + name: tensor for name, tensor in state.items()}
             self.pool.update(key, {**self.pool[key].state, **shared})
@@ -120,7 +122,7 @@ class MutualAggregator(PersonalModelsAggregator):
     def item_of(self, client: int) -> WorkItem:
         """Let a client train the pair of its type; the shared model travels."""
         key = self.keys[self.type_of[client - 1]]
-        return WorkItem(client, key, self.objective(), bytes=self.pool[KEY].cost.bytes)
+        return WorkItem(client, key, self.objective(), bytes=self.pool[SHARED_MODEL].cost.bytes)
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Average the shared models of all participants. Means of the own models play no part."""
@@ -130,15 +132,15 @@ class MutualAggregator(PersonalModelsAggregator):
         """Return the mean of the participants' shared models by samples, from the means of each type's pairs."""
         weights = {key: sum(self.weight(each.item) for each in updates if each.item.model == key) for key in means}
         shared = [(shared_part(means[key]), None, weights[key]) for key in means]
-        return count_mean(self.pool[KEY].state, shared)
+        return count_mean(self.pool[SHARED_MODEL].state, shared)
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own model; test the shared one on all test samples."""
-        return EvaluationPlan(self.personal_keys(), {KEY: KEY})
+        return EvaluationPlan(self.personal_keys(), {SHARED_MODEL: SHARED_MODEL})
 
     def repeated_bytes(self) -> int:
         """Bytes of the shared model in the types' initial pairs."""
-        return len(self.keys) * self.pool[KEY].cost.bytes
+        return len(self.keys) * self.pool[SHARED_MODEL].cost.bytes
 
     def served_bytes(self) -> Sequence[float]:
         """Bytes of each client's own model, which is tested alone."""

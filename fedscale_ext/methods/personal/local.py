@@ -35,7 +35,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 
-KEY = "initial"  # the weights that every client begins from; no client is served them once it has trained
+INITIAL = "initial"  # key of the weights that every client begins from; no client is served them once it has trained
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class LocalAggregator(PersonalModelsAggregator):
     @property
     def keys(self) -> list[str]:
         """Keys of the types; without types, that of the job's model."""
-        return super().keys or [KEY]
+        return super().keys or [INITIAL]
 
     def type_specs(self) -> dict[str, ModelSpec]:
         """Spec of each type's model, by key; without types, the job's model."""
-        return super().type_specs() or {KEY: self.initial_spec()}
+        return super().type_specs() or {INITIAL: self.initial_spec()}
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 of each model, from which every client begins."""
@@ -80,7 +80,7 @@ class LocalAggregator(PersonalModelsAggregator):
             super().init_state(population, task)
         else:
             spec = self.initial_spec()
-            model = self.pool.add(KEY, spec, self.initial_state(spec))
+            model = self.pool.add(INITIAL, spec, self.initial_state(spec))
             self.type_of = np.zeros(task.num_clients, dtype=np.int64)
             self.report_weak(model.cost.forward_macs, "they would train it all the same")
         eligible = int(self.eligible.sum())

@@ -48,7 +48,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import initial_weights, trainable
 from fedscale_ext.methods.pruning.pruned_types import (
-    KEY,
+    GLOBAL,
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,
@@ -235,31 +235,31 @@ class FedMaskAggregator(PrunedTypesAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create W, with a mask of ones."""
         super().init_state(population, task)
-        state = self.pool[KEY].state
-        parameters = {name: state[name] for name in models.parameter_names(self.pool[KEY].spec)}
+        state = self.pool[GLOBAL].state
+        parameters = {name: state[name] for name in models.parameter_names(self.pool[GLOBAL].spec)}
         self._drawn = masks.prunable(parameters)
         self._fixed = {name: tensor for name, tensor in parameters.items() if name not in self._drawn}
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: active channels, masks, and statistics."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._drawn.items()}
-        parameters = models.parameter_names(self.pool[KEY].spec)
-        statistics = {name: tensor for name, tensor in self.pool[KEY].state.items() if name not in parameters}
+        parameters = models.parameter_names(self.pool[GLOBAL].spec)
+        statistics = {name: tensor for name, tensor in self.pool[GLOBAL].state.items() if name not in parameters}
         return {**super().template(), **masks.pack(ones), **statistics}
 
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: the mask of its structure."""
-        spec, target = self.pool[KEY].spec, self.target(client)
+        spec, target = self.pool[GLOBAL].spec, self.target(client)
         structure = models.resized(spec, target)
         down = up = mask_bytes(structure)
-        compute, training = step_fractions(models.cost(structure), self.pool[KEY].cost)
+        compute, training = step_fractions(models.cost(structure), self.pool[GLOBAL].cost)
         if not self.has_trained[client - 1]:
             down, up = mask_bytes(spec), up + self.bit_bytes
             sizes = self.task.step_sizes(client, {})
             first = float(sizes[0] / sizes.sum())  # the batch by which it prunes passes the whole model
             compute, training = compute + first, training + first
         return WorkItem(
-            client, KEY, {"fedmask": {"target": target}}, compute_fraction=compute, training_fraction=training,
+            client, GLOBAL, {"fedmask": {"target": target}}, compute_fraction=compute, training_fraction=training,
             bytes=down, upload=up,
         )  # fmt: skip
 

@@ -44,7 +44,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.masked_client import trainable
-from fedscale_ext.methods.pruning.pruned_types import KEY, PrunedTypesAggregator, PrunedTypesParams
+from fedscale_ext.methods.pruning.pruned_types import GLOBAL, PrunedTypesAggregator, PrunedTypesParams
 from fedscale_ext.models.counting import BATCH
 from fedscale_ext.models.registry import skeleton
 
@@ -235,7 +235,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create the whole model; no client has a skeleton yet."""
         super().init_state(population, task)
-        model = self.pool[KEY]
+        model = self.pool[GLOBAL]
         self._layers = filters(skeleton(model.spec))
         if not self._layers:
             raise UserError(
@@ -261,7 +261,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
         """Tensors that a client keeps for itself: its network and its skeleton."""
         every = {name: torch.ones(layer.out_channels, dtype=torch.bool) for name, layer in self._layers.items()}
         bits = {f"{SKELETON}{name}": one for name, one in masks.pack(every).items()}
-        return {**self.pool[KEY].state, **bits}
+        return {**self.pool[GLOBAL].state, **bits}
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant set its skeleton (SetSkel), or train it (UpdateSkel)."""
@@ -281,24 +281,26 @@ class FedSkelAggregator(PrunedTypesAggregator):
         return [self._item(client, self.sets(client, ahead=1)) for client in range(1, self.task.num_clients + 1)]
 
     def _item(self, client: int, sets: bool) -> WorkItem:
-        cost, share = self.pool[KEY].cost, self.shares[self.type_of[client - 1]]
+        cost, share = self.pool[GLOBAL].cost, self.shares[self.type_of[client - 1]]
         objective = {"fedskel": {"set": sets, "share": share}}
         if sets:
             bits = sum(-(-layer.out_channels // 8) for layer in self._layers.values())
-            return WorkItem(client, KEY, objective, bytes=cost.bytes, upload=cost.bytes + bits)
+            return WorkItem(client, GLOBAL, objective, bytes=cost.bytes, upload=cost.bytes + bits)
         backward, bytes = self._backward_share(share), self._skeleton_bytes(share)
-        return WorkItem(client, KEY, objective, compute_fraction=backward, forward_fraction=1.0 - backward, bytes=bytes)
+        return WorkItem(
+            client, GLOBAL, objective, compute_fraction=backward, forward_fraction=1.0 - backward, bytes=bytes
+        )
 
     def _backward_share(self, share: float) -> float:
         """MACs of the backward pass, relative to the whole model's: convolutions compute those of skeleton filters."""
-        cost, skipped = self.pool[KEY].cost, 0.0
+        cost, skipped = self.pool[GLOBAL].cost, 0.0
         for name, macs in self._backward_macs.items():
             count = self._layers[name].out_channels
             skipped += macs * (1 - skeleton_size(count, share) / count)
         return 1 - skipped / (cost.training_macs - cost.forward_macs)
 
     def _skeleton_bytes(self, share: float) -> int:
-        state = self.pool[KEY].state
+        state = self.pool[GLOBAL].state
         return sum(
             state[name].nbytes // len(state[name]) * skeleton_size(len(state[name]), share)
             for name in rows({name: torch.ones(layer.out_channels) for name, layer in self._layers.items()}, state)

@@ -44,7 +44,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import MaskedClient, trainable, validation_passes
 from fedscale_ext.methods.pruning.pruned_types import (
-    KEY,
+    GLOBAL,
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,
@@ -134,7 +134,7 @@ class HermesAggregator(PrunedTypesAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its subnetwork."""
-        self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
+        self._held = channels.held_bytes(self.layout, self.active, self.pool[GLOBAL].state)
         return super().assign(round, participants)
 
     def unreached(self) -> str | None:
@@ -150,7 +150,7 @@ class HermesAggregator(PrunedTypesAggregator):
 
     def results(self) -> dict[str, Any]:
         """Report figures by type, with the traffic of the subnetworks as they are now."""
-        self._held = channels.held_bytes(self.layout, self.active, self.pool[KEY].state)
+        self._held = channels.held_bytes(self.layout, self.active, self.pool[GLOBAL].state)
         return super().results()
 
     def item_of(self, client: int) -> WorkItem:
@@ -162,10 +162,10 @@ class HermesAggregator(PrunedTypesAggregator):
         carried = every - alone + self.bit_bytes
         (compute, training), passes = self.part_fractions(client), 0.0
         if channels.widths(self.active_channels(client)) != self.target(client):
-            passes = validation_passes(self.task, client, p.validation, self.pool[KEY].state)
+            passes = validation_passes(self.task, client, p.validation, self.pool[GLOBAL].state)
         return WorkItem(
             client,
-            KEY,
+            GLOBAL,
             {"hermes": settings},
             overrides,
             compute_fraction=compute,

@@ -66,7 +66,7 @@ from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
-KEY = "global"
+GLOBAL = "global"  # key of the global model in the pool
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         self._all = sum(weight.numel() for weight in self._weights().values())
         self.type_of = np.zeros(task.num_clients, dtype=np.int64)
         self.starts = [masks.unpack({}, self._weights())]
-        self.fractions = [step_fractions(self.pool[KEY].cost, self.pool[KEY].cost)]  # of types, of a step
+        self.fractions = [step_fractions(self.pool[GLOBAL].cost, self.pool[GLOBAL].cost)]  # of types, of a step
         if self.params.param_ratio:
             self._deal_types()
         counts = [masks.survivors(start) for start in self.starts]  # weights with which types begin
@@ -186,7 +186,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
 
     def _deal_types(self) -> None:
         """Deal the types' first masks to clients."""
-        p, model = self.params, self.pool[KEY]
+        p, model = self.params, self.pool[GLOBAL]
         check_total("lotteryfl.groups", p.groups, self.task.num_clients)
         layout, whole = models.layout(model.spec), channels.whole(model.spec)
         rates = [rate_of(model.spec, ratio * model.cost.parameters) for ratio in p.param_ratio]
@@ -202,22 +202,22 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
 
     def type_names(self) -> Sequence[str]:
         """Names of the types; without types, all clients prune the one model from the whole."""
-        return ratio_keys(self.params.param_ratio) or [KEY]
+        return ratio_keys(self.params.param_ratio) or [GLOBAL]
 
     def one_way(self) -> np.ndarray:
         """Bytes of the whole model, as of other systems that prune: float64 [clients]."""
-        return np.full(self.task.num_clients, self.pool[KEY].cost.bytes, dtype=np.float64)
+        return np.full(self.task.num_clients, self.pool[GLOBAL].cost.bytes, dtype=np.float64)
 
     def kept_share(self) -> np.ndarray:
         """Share of surviving weights and of what is never pruned, float64 [clients]."""
-        every = self.pool[KEY].cost.parameters
+        every = self.pool[GLOBAL].cost.parameters
         shares: np.ndarray = 1 - (self._all - self.left.numpy()) / every
         return shares
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
-        arguments = self.log_dir, self.task.num_clients, {KEY: masks.pack(ones)}
+        arguments = self.log_dir, self.task.num_clients, {GLOBAL: masks.pack(ones)}
         client_masks = (
             InitialClientState(*arguments, self._first_mask) if self.params.param_ratio else ClientState(*arguments)
         )
@@ -237,10 +237,10 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         overrides, passes = {"held_out": p.validation}, 0.0
         compute, training = self.fractions[type_index]
         if int(self.left[client - 1]) / self._all > ticket["target"]:
-            passes = validation_passes(self.task, client, p.validation, self.pool[KEY].state)
+            passes = validation_passes(self.task, client, p.validation, self.pool[GLOBAL].state)
         return WorkItem(
             client,
-            KEY,
+            GLOBAL,
             {"ticket": ticket},
             overrides,
             compute_fraction=compute,
@@ -253,7 +253,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         """Bytes of the surviving values, of what is never pruned, and of the mask."""
         gone, bits = self._all - int(self.left[client - 1]), -(-self._all // 8)
         itemsize = next(iter(self._weights().values())).itemsize
-        return self.pool[KEY].cost.bytes - gone * itemsize + bits
+        return self.pool[GLOBAL].cost.bytes - gone * itemsize + bits
 
     def weight(self, item: WorkItem) -> float:
         """1 for every client, or its number of samples."""
@@ -262,8 +262,8 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add w_c * m_c where m_c covers (Algorithm 1, server)."""
         if self._mean is None:
-            self._mean = CountMean(self.pool[KEY].state)
-        packed = self.client_tensors_by_kind[ClientState.kind].files.newest(KEY, update.client)
+            self._mean = CountMean(self.pool[GLOBAL].state)
+        packed = self.client_tensors_by_kind[ClientState.kind].files.newest(GLOBAL, update.client)
         assert packed is not None  # it came with the state
         mask = masks.unpack(packed, self._weights())
         covered: dict[str, Entries] = {**dict.fromkeys(state), **mask}
@@ -273,13 +273,13 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take each entry's mean over the masks that cover it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
-        self.pool.update(KEY, self._mean.result())
+        self.pool.update(GLOBAL, self._mean.result())
         self._mean = None
         self.record("left", {update.client: int(self.left[update.client - 1]) / self._all for update in updates})
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own part of the global model; test the whole beside."""
-        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {KEY: KEY})
+        return EvaluationPlan([personal_version(GLOBAL)] * self.task.num_clients, {GLOBAL: GLOBAL})
 
     def unreached(self) -> str | None:
         """Tell if no client has pruned."""
@@ -299,5 +299,5 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         self.left = tensors["left"]
 
     def _weights(self) -> State:
-        model = self.pool[KEY]
+        model = self.pool[GLOBAL]
         return masks.prunable({name: model.state[name] for name in models.parameter_names(model.spec)})

@@ -37,7 +37,7 @@ from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
-KEY = "global"
+GLOBAL = "global"  # key of the global model in the pool
 CHANNELS = "kept/"  # begins the names of what tells a client's channels
 _HAS_TRAINED = "has_trained"
 
@@ -127,7 +127,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         It is 1 until a client has pruned, and where networks stay whole (FedSkel).
         """
         parts = [self.part_cost(client + 1).parameters for client in range(self.task.num_clients)]
-        return np.array(parts, dtype=np.float64) / self.pool[KEY].cost.parameters
+        return np.array(parts, dtype=np.float64) / self.pool[GLOBAL].cost.parameters
 
     def personal_bytes(self) -> Sequence[float]:
         """Bytes of the network of each client's active channels, index client - 1."""
@@ -160,7 +160,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create the whole model, and choose how far each client prunes it."""
         spec = self.initial_spec()
-        self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
+        self.pool.add(GLOBAL, spec, models.initial_state(spec, self.seed))
         self.deal_types()
         self.layout = models.layout(spec)
         self.targets = [widths_at(spec, rate) for rate in self.type_rates().values()]  # channels that types keep
@@ -175,7 +175,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def _report_first_rounds(self) -> None:
         """Report the clients that do not afford the whole model, with which each begins."""
-        whole = self.pool[KEY].cost
+        whole = self.pool[GLOBAL].cost
         weak = self.count_beyond(whole.forward_macs)
         if weak and self.narrowing and any(cost.parameters < whole.parameters for cost in self.costs):
             self.notice(
@@ -193,15 +193,15 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def part_cost(self, client: int) -> Cost:
         """Cost of the network of a client's active channels."""
-        return models.cost(models.resized(self.pool[KEY].spec, channels.widths(self.active_channels(client))))
+        return models.cost(models.resized(self.pool[GLOBAL].spec, channels.widths(self.active_channels(client))))
 
     def part_fractions(self, client: int) -> tuple[float, float]:
         """MACs of a step of that network: :func:`step_fractions`."""
-        return step_fractions(self.part_cost(client), self.pool[KEY].cost)
+        return step_fractions(self.part_cost(client), self.pool[GLOBAL].cost)
 
     def template(self) -> State:
         """Tensors that a client keeps for itself: its active channels, in bits."""
-        return pack_channels(channels.whole(self.pool[KEY].spec))
+        return pack_channels(channels.whole(self.pool[GLOBAL].spec))
 
     @property
     def bit_bytes(self) -> int:
@@ -210,7 +210,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's active channels from round to round."""
-        arguments = self.log_dir, self.task.num_clients, {KEY: self.template()}
+        arguments = self.log_dir, self.task.num_clients, {GLOBAL: self.template()}
         client_channels = (
             InitialClientState(*arguments, self.first_channels) if self.starts_at_target else ClientState(*arguments)
         )
@@ -222,7 +222,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def newest(self, client: int) -> State:
         """Tensors that a client kept last."""
-        tensors = self.client_tensors_by_kind[ClientState.kind].files.newest(KEY, client)
+        tensors = self.client_tensors_by_kind[ClientState.kind].files.newest(GLOBAL, client)
         assert tensors is not None  # it came with the state
         return tensors
 
@@ -237,7 +237,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add a client's state to the mean of those who hold the same entries."""
         if self._mean is None:
-            self._mean = CountMean(self.to_average(self.pool[KEY].state))
+            self._mean = CountMean(self.to_average(self.pool[GLOBAL].state))
         client_state = self.newest(update.client)
         for group, one in unpack_channels(client_state, self.active_channels(update.client)).items():
             self.active[group][update.client - 1] = one
@@ -256,17 +256,17 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         """Take each entry's mean over the clients that hold it; other entries stay as they are."""
         assert self._mean is not None  # somebody was collected
         self.has_trained[[update.client - 1 for update in updates]] = True
-        self.pool.update(KEY, self.averaged(self._mean.result()))
+        self.pool.update(GLOBAL, self.averaged(self._mean.result()))
         self._mean = None
         self.record("effort", {update.client: self.work_done(update).compute_fraction for update in updates})
 
     def expected_shares(self) -> dict[str, float]:
         """All clients train the one model."""
-        return {KEY: 1.0}
+        return {GLOBAL: 1.0}
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its own version of the model; test the whole model beside."""
-        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {KEY: KEY})
+        return EvaluationPlan([personal_version(GLOBAL)] * self.task.num_clients, {GLOBAL: GLOBAL})
 
     def state(self) -> tuple[State, dict[str, Any]]:
         """Return the clients' active channels, and which have trained. Their other tensors have files of their own."""

@@ -45,7 +45,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import (
-    KEY,
+    GLOBAL,
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,
@@ -207,19 +207,25 @@ class TailorFLAggregator(PrunedTypesAggregator):
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: its submodel, or in its first round the whole model."""
         objective = {"tailor": {"target": self.target(client), "sparsity": self.params.sparsity}}
-        whole = self.pool[KEY].cost.bytes
+        whole = self.pool[GLOBAL].cost.bytes
         gates = sum(4 * every.shape[1] for every in self.active.values())
         first, part = not self.has_trained[client - 1], self.part_cost(client)
         down = whole if first else part.bytes + self.bit_bytes
         up = (self.costs[self.type_of[client - 1]].bytes if first else part.bytes) + self.bit_bytes
         compute, training = self.part_fractions(client)
         return WorkItem(
-            client, KEY, objective, compute_fraction=compute, training_fraction=training, bytes=down, upload=up + gates
+            client,
+            GLOBAL,
+            objective,
+            compute_fraction=compute,
+            training_fraction=training,
+            bytes=down,
+            upload=up + gates,
         )
 
     def weight(self, item: WorkItem) -> float:
         """The weight of the base times the share of the parameters that the client keeps."""
-        return super().weight(item) * self.part_cost(item.client).parameters / self.pool[KEY].cost.parameters
+        return super().weight(item) * self.part_cost(item.client).parameters / self.pool[GLOBAL].cost.parameters
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the mean where submodels overlap; then tune the participants' structures."""
@@ -239,6 +245,6 @@ class TailorFLAggregator(PrunedTypesAggregator):
             moved += sum(int((one & ~self.active[group][client - 1]).sum()) for group, one in active.items())
             for group, one in active.items():
                 self.active[group][client - 1] = one
-            files.write(round, KEY, client, {**owns[client], **pack_channels(active)})
+            files.write(round, GLOBAL, client, {**owns[client], **pack_channels(active)})
         files.end_round()
         self.record("channels_moved", moved)

@@ -50,7 +50,7 @@ from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 
-KEY = "global"
+GLOBAL = "global"  # key of the global model in the pool
 _Layer = nn.Conv1d | nn.Conv2d | nn.Linear
 
 
@@ -219,10 +219,10 @@ class ZeroFLAggregator(FedAvgAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, and compute the size of a sparse upload."""
         super().init_state(population, task)
-        cost = self.pool[KEY].cost
-        sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[KEY].spec)).values()]
+        cost = self.pool[GLOBAL].cost
+        sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[GLOBAL].spec)).values()]
         values = sum(num_largest(size, self.params.share) for size in sizes)
-        dense = next(iter(self.pool[KEY].state.values())).itemsize
+        dense = next(iter(self.pool[GLOBAL].state.values())).itemsize
         self._dense: State = {}  # what trains on, while the pool has the network that is tested
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)
 
@@ -233,27 +233,29 @@ class ZeroFLAggregator(FedAvgAggregator):
 
     def report_beyond(self) -> None:
         """Report the clients that do not afford what is left of the model where devices skip zeros."""
-        self.report_weak(self.pool[KEY].cost.forward_macs * self._compute_fraction, "they would train it all the same")
+        self.report_weak(
+            self.pool[GLOBAL].cost.forward_macs * self._compute_fraction, "they would train it all the same"
+        )
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let S_t train sparsely, from the dense weights."""
         p = self.params
         if self._dense:
-            self.pool.update(KEY, self._dense)
+            self.pool.update(GLOBAL, self._dense)
             self._dense = {}
         objective = {"zerofl": {"sparsity": p.sparsity, "upload": p.upload, "share": p.share}}
-        upload = min(self._upload, self.pool[KEY].cost.bytes)
+        upload = min(self._upload, self.pool[GLOBAL].cost.bytes)
         fraction, clients = self._compute_fraction, participants.tolist()
-        return [WorkItem(client, KEY, objective, compute_fraction=fraction, upload=upload) for client in clients]
+        return [WorkItem(client, GLOBAL, objective, compute_fraction=fraction, upload=upload) for client in clients]
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve the weights of SWAT's forward pass to every client."""
         if not self._dense:
-            model = self.pool[KEY]
+            model = self.pool[GLOBAL]
             self._dense, share = model.state, 1 - self.params.sparsity
             names = sparse_weights(skeleton(model.spec))
             sparse = {name: torch.where(largest(self._dense[name], share), self._dense[name], 0.0) for name in names}
-            self.pool.update(KEY, {**self._dense, **sparse})
+            self.pool.update(GLOBAL, {**self._dense, **sparse})
         return super().evaluation_plan()
 
     def state(self) -> tuple[State, dict[str, Any]]:

@@ -66,7 +66,7 @@ from fedscale_ext.training.sgd import Pull, Sgd, Steps
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.ranges import check_ranges
 
-KEY = "global"
+GLOBAL = "global"  # key of the global model in the pool
 SHRINKS = "shrink"  # the stream that draws a client's layer
 ALIVE = "alive"  # beside a local state: bool [layers, most operators of a layer]
 
@@ -224,7 +224,7 @@ class LocalNetworks(ClientState):
     """The clients' local states and the operators that they keep, ``alive`` bool [clients, layers, operators]."""
 
     def __init__(self, folder: Path, template: State, held: np.ndarray, clients: int) -> None:
-        super().__init__(folder, clients, {KEY: {**template, ALIVE: torch.from_numpy(held)}})
+        super().__init__(folder, clients, {GLOBAL: {**template, ALIVE: torch.from_numpy(held)}})
         self.alive = np.repeat(held[None], clients, axis=0)
 
     def checked(self, item: WorkItem, section: Section | None) -> State:
@@ -266,7 +266,7 @@ class SpiderAggregator(FedAvgAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 of the global network."""
         spec = self._mixture()
-        self.pool.add(KEY, spec, models.initial_state(spec, self.seed))
+        self.pool.add(GLOBAL, spec, models.initial_state(spec, self.seed))
         self.report_weak(self.smallest_cost().forward_macs, "they would train both networks all the same")
         self.tables = tables(spec)
         self._tell_too_short()
@@ -299,7 +299,7 @@ class SpiderAggregator(FedAvgAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's local network from round to round."""
         held = self.tables.held.copy()
-        self.local = LocalNetworks(self.log_dir, self.pool[KEY].state, held, self.task.num_clients)
+        self.local = LocalNetworks(self.log_dir, self.pool[GLOBAL].state, held, self.task.num_clients)
         return [*super().client_tensors(), self.local]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
@@ -310,7 +310,7 @@ class SpiderAggregator(FedAvgAggregator):
         self.alive_before = self.local.alive.copy()
         items = []
         for client in participants.tolist():
-            item = WorkItem(client, KEY, {"spider": settings}, {"held_out": p.val_ratio})
+            item = WorkItem(client, GLOBAL, {"spider": settings}, {"held_out": p.val_ratio})
             alive, layer = self.local.alive[client - 1], None
             if shrinks and self.validation_samples(client):
                 layer = drawn_layer(alive, stream(self.seed, round, client, SHRINKS))
@@ -332,7 +332,7 @@ class SpiderAggregator(FedAvgAggregator):
             layer: The layer that shrinks, None for none.
 
         """
-        whole, local = self.pool[KEY].cost, self.local_cost(alive)
+        whole, local = self.pool[GLOBAL].cost, self.local_cost(alive)
         passed = 0
         if layer is not None:
             networks = without_each(self.alive_before[item.client - 1], layer).values()
@@ -350,7 +350,7 @@ class SpiderAggregator(FedAvgAggregator):
 
     def local_cost(self, alive: np.ndarray) -> Cost:
         """Cost of the local network with these operators, bool [layers, operators]."""
-        spec = self.pool[KEY].spec
+        spec = self.pool[GLOBAL].spec
         return models.cost(spec.replace(ops=alive_ops(spec["ops"], alive)))
 
     def local_costs(self) -> list[Cost]:
@@ -370,7 +370,7 @@ class SpiderAggregator(FedAvgAggregator):
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve each client its local network; test the global one beside."""
-        return EvaluationPlan([personal_version(KEY)] * self.task.num_clients, {"global": KEY})
+        return EvaluationPlan([personal_version(GLOBAL)] * self.task.num_clients, {"global": GLOBAL})
 
     def results(self) -> dict[str, Any]:
         """Report the sizes of the clients' local networks, and the memory of a client's step before its one shrinks.
@@ -378,7 +378,7 @@ class SpiderAggregator(FedAvgAggregator):
         State and momentum in memory are those of two networks.
         """
         moments = int(self.config.job.client_momentum > 0)
-        one = training_memory(self.pool[KEY].spec, self.args.batch_size, moments=moments)
+        one = training_memory(self.pool[GLOBAL].spec, self.args.batch_size, moments=moments)
         both = one._replace(state=2 * one.state, optimizer=2 * one.optimizer)
         return {
             "memory": [{"network": "global and local", **both.megabytes()}],

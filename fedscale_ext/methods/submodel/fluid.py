@@ -55,7 +55,7 @@ from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.util.ranges import check_ranges
 
-_FULL = "global"
+GLOBAL = "global"  # key of the global model in the pool
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class FluidAggregator(ShrinkingAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, and a part for each rate that a client may get."""
         spec, p = self.whole_spec(), self.params
-        full = self.pool.add(_FULL, spec, self.initial_state(spec))
+        full = self.pool.add(GLOBAL, spec, self.initial_state(spec))
         self.widths = {rate: widths_at(spec, rate) for rate in p.p}
         specs = {rate: narrowed(spec, rate) for rate in p.p}
         self.rate = np.ones(task.num_clients)
@@ -148,7 +148,7 @@ class FluidAggregator(ShrinkingAggregator):
         self.now: dict[str, np.ndarray] = {}
         self.observed = 0
         for rate in sorted(set(p.p) if p.rates == "time" else set(self.rate.tolist()) - {1.0}):
-            self.pool.add_part(_part(rate), _FULL, specs[rate], self._remaining(rate, 0))
+            self.pool.add_part(_part(rate), GLOBAL, specs[rate], self._remaining(rate, 0))
         if p.rates == "time" or self._used():
             self._tell_too_short()
 
@@ -175,14 +175,14 @@ class FluidAggregator(ShrinkingAggregator):
             p, before = self.params, self.rate[rows] < 1
             self.rate[rows] = invariant_dropout.timed_rates(self._seconds(rows), before, p.p, p.share, p.hysteresis)
         for rate in self._used():
-            self.pool.set_channels(_part(rate), _FULL, self._remaining(rate, round))
-        self._mean = CountMean(self.pool[_FULL].state)
+            self.pool.set_channels(_part(rate), GLOBAL, self._remaining(rate, round))
+        self._mean = CountMean(self.pool[GLOBAL].state)
         self._changes: dict[str, list[np.ndarray]] = {}
         return [WorkItem(client, self._trained(client)) for client in participants.tolist()]
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add a client's state to the mean; note how far each neuron moved, if the client had all of them."""
-        full, model = self.pool[_FULL], self.pool[update.item.model]
+        full, model = self.pool[GLOBAL], self.pool[update.item.model]
         self._mean.add(state, model.part.covered if model.part else None, self.weight(update.item))
         if model.part is None and round > 1:
             for group, change in invariant_dropout.neuron_changes(full.spec, full.state, state).items():
@@ -190,14 +190,14 @@ class FluidAggregator(ShrinkingAggregator):
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take each entry's mean over the clients that trained it; then find the invariant neurons."""
-        self.pool.update(_FULL, self._mean.result())
+        self.pool.update(GLOBAL, self._mean.result())
         if self._changes:
             self._observe()
 
     def evaluation_plan(self) -> EvaluationPlan:
         """Serve a straggler its submodel where ``inference`` says so, and all others the global model."""
         whole, clients = self.params.inference == "global", range(1, self.task.num_clients + 1)
-        return EvaluationPlan([_FULL if whole else self._trained(client) for client in clients], {_FULL: _FULL})
+        return EvaluationPlan([GLOBAL if whole else self._trained(client) for client in clients], {GLOBAL: GLOBAL})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return rates and invariant neurons as tensors, thresholds as JSON."""
@@ -219,7 +219,7 @@ class FluidAggregator(ShrinkingAggregator):
     def _observe(self) -> None:
         """Update the thresholds, and find the neurons whose changes are below them."""
         p, self.observed = self.params, self.observed + 1
-        full = models.group_widths(self.pool[_FULL].spec)
+        full = models.group_widths(self.pool[GLOBAL].spec)
         smallest = self.widths.get(min(self._used(), default=1.0), full)
         for group, rows in self._changes.items():
             changes = np.stack(rows)
@@ -238,7 +238,7 @@ class FluidAggregator(ShrinkingAggregator):
         self.record("invariant", {group: np.flatnonzero(now).tolist() for group, now in self.now.items()})
 
     def _remaining(self, rate: float, round: int) -> dict[str, torch.Tensor]:
-        channels = models.group_widths(self.pool[_FULL].spec)
+        channels = models.group_widths(self.pool[GLOBAL].spec)
         generator = stream(self.seed, round, _part(rate), "dropout")
         return invariant_dropout.remaining_channels(self.widths[rate], channels, self.before, self.now, generator)
 
@@ -248,11 +248,11 @@ class FluidAggregator(ShrinkingAggregator):
 
     def _trained(self, client: int) -> str:
         rate = float(self.rate[client - 1])
-        return _FULL if rate == 1.0 else _part(rate)
+        return GLOBAL if rate == 1.0 else _part(rate)
 
     def _seconds(self, rows: np.ndarray) -> np.ndarray:
         """Virtual seconds that the clients in these rows take for the full model."""
-        cost, task = self.pool[_FULL].cost, self.task
+        cost, task = self.pool[GLOBAL].cost, self.task
         return np.add(
             *completion_times(
                 self.population.computation_ms[rows],

@@ -13,7 +13,7 @@ from job_results import assert_equal, result
 import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.personal.local import KEY, LocalAggregator
+from fedscale_ext.methods.personal.local import INITIAL, LocalAggregator
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, floating_tensors, load_tensors
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels.model_pool import ModelPool
@@ -41,7 +41,7 @@ def test_the_server_keeps_the_initial_weights_and_nothing_travels() -> None:
     aggregator = server(LocalAggregator, "local")
     before = pool_states(aggregator)
     play(aggregator, 1)
-    assert equal(pool_states(aggregator)[KEY], before[KEY])
+    assert equal(pool_states(aggregator)[INITIAL], before[INITIAL])
     (item,) = aggregator.assign(2, np.array([3]))
     assert (aggregator.download_bytes(item), aggregator.upload_bytes(item)) == (0, 0)
     assert aggregator.evaluation_plan().serve == ["initial@own"] * 6 and not aggregator.evaluation_plan().named
@@ -64,12 +64,12 @@ def test_clients_that_may_never_train_are_told() -> None:
 
 def test_a_client_goes_on_from_its_own_model() -> None:
     state = floating_tensors(network(9).state_dict())
-    conf, data = client_settings(client_state=state, model_key=KEY), samples(12)
+    conf, data = client_settings(client_state=state, model_key=INITIAL), samples(12)
     result = client(conf).train(data, network(), conf)
     alone, plain = network(9), client_settings()
     expected = floating_tensors(MultiModelClient(plain, NO_BENCH).train(data, alone, plain)["update_weight"])
     assert equal(result["client_state"], expected) and result["client_state"].keys() == state.keys()
-    first = client_settings(client_state={}, model_key=KEY)  # it keeps nothing yet: the initial weights
+    first = client_settings(client_state={}, model_key=INITIAL)  # it keeps nothing yet: the initial weights
     again = floating_tensors(MultiModelClient(plain, NO_BENCH).train(data, network(), plain)["update_weight"])
     assert equal(client(first).train(data, network(), first)["client_state"], again)
 
@@ -77,7 +77,7 @@ def test_a_client_goes_on_from_its_own_model() -> None:
 def test_side_by_side_is_one_after_another() -> None:
     data = [samples(12), samples(9, 1)]
     owns = [floating_tensors(network(9).state_dict()), {}]
-    confs = [client_settings(number, client_state=state, model_key=KEY) for number, state in enumerate(owns, 1)]
+    confs = [client_settings(number, client_state=state, model_key=INITIAL) for number, state in enumerate(owns, 1)]
     alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]
     module, stack = network(), stacked(network(), SHAPE)
     assert stack is not None

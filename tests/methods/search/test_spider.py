@@ -20,7 +20,7 @@ from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Update, WorkItem
 from fedscale_ext.methods.search.alive_operators import alive_ops, everything, size_rows
-from fedscale_ext.methods.search.spider import ALIVE, KEY, Local, SpiderAggregator, SpiderClient
+from fedscale_ext.methods.search.spider import ALIVE, GLOBAL, Local, SpiderAggregator, SpiderClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.server.method_traits import untrained_weights
 from fedscale_ext.tasks.update_checks import Rejected
@@ -178,7 +178,7 @@ def test_when_networks_shrink(spider: Any) -> None:
 
 def macs(aggregator: Any, item: WorkItem) -> tuple[float, float]:
     """MACs of a client's round as a record counts them: of its forward passes, and of everything."""
-    cost, seen = aggregator.pool[KEY].cost, float(aggregator.task.step_sizes(item.client, item.overrides).sum())
+    cost, seen = aggregator.pool[GLOBAL].cost, float(aggregator.task.step_sizes(item.client, item.overrides).sum())
     passed = item.forward_fraction * cost.forward_macs
     return (
         seen * (item.compute_fraction * cost.forward_macs + passed),
@@ -190,9 +190,9 @@ def computed(
     aggregator: Any, item: WorkItem, client_state: dict[str, torch.Tensor]
 ) -> tuple[float, dict[str, torch.Tensor]]:
     """MACs that a client really computes for an item, and the state that it returns."""
-    spec = aggregator.pool[KEY].spec
+    spec = aggregator.pool[GLOBAL].spec
     module = models.build(spec)
-    module.load_state_dict(aggregator.pool[KEY].state)
+    module.load_state_dict(aggregator.pool[GLOBAL].state)
     conf = client_settings(
         item.client, **item.objective, **item.overrides, local_steps=2, seed=aggregator.seed, client_state=client_state
     )
@@ -220,7 +220,7 @@ def test_macs_are_those_that_the_client_computes(spider: Any, how: str) -> None:
         forward, training = macs(aggregator, done)
         assert training == pytest.approx(real, rel=1e-12)
         # both networks' steps pass their samples forward, and 6 samples pass each candidate
-        alive, cost = aggregator.local.alive[2], aggregator.pool[KEY].cost
+        alive, cost = aggregator.local.alive[2], aggregator.pool[GLOBAL].cost
         operators = [aggregator.tables.macs[before], aggregator.tables.macs[alive]]
         expected = 10 * (cost.forward_macs + aggregator.tables.fixed_macs + operators[1].sum())
         if round > 1:
@@ -241,7 +241,7 @@ def test_before_a_round_the_passes_count_as_they_will_be(spider: Any) -> None:
         _, client_state = computed(aggregator, item, {})
         alive = client_state[ALIVE].numpy()
         layer = int(np.flatnonzero(~alive.all(1))[0])
-        whole, held = aggregator.pool[KEY].cost.forward_macs, -(-client * 10 // 5)
+        whole, held = aggregator.pool[GLOBAL].cost.forward_macs, -(-client * 10 // 5)
         candidates = 4 * whole - aggregator.tables.macs[layer].sum()
         assert macs(aggregator, item)[0] == pytest.approx(2 * 10 * whole + held * candidates)
 
@@ -252,22 +252,22 @@ def test_clients_without_validation_samples_or_choice_pass_none(spider: Any) -> 
     aggregator.local.alive[1, :, 1:] = False
     alone, settled = aggregator.assign(1, np.array([1, 2]))
     assert (alone.compute_fraction, alone.forward_fraction) == (2.0, 0.0)
-    cost, conv1 = aggregator.pool[KEY].cost, aggregator.tables.fixed_macs + aggregator.tables.macs[:, 0].sum()
+    cost, conv1 = aggregator.pool[GLOBAL].cost, aggregator.tables.fixed_macs + aggregator.tables.macs[:, 0].sum()
     assert macs(aggregator, settled)[0] == pytest.approx(10 * (cost.forward_macs + conv1))
 
 
 def test_clients_store_the_operators_that_are_left(spider: Any, tmp_path: Path) -> None:
     aggregator = spider()
     aggregator.local.alive[1, :, 1:] = False
-    left = models.build(aggregator.pool[KEY].spec.replace(ops=(("conv1",), ("conv1",))))
+    left = models.build(aggregator.pool[GLOBAL].spec.replace(ops=(("conv1",), ("conv1",))))
     expected = sum(tensor.nbytes for tensor in left.state_dict().values())
-    whole = aggregator.pool[KEY].cost.bytes
+    whole = aggregator.pool[GLOBAL].cost.bytes
     assert aggregator.personal_bytes() == [whole, expected, whole, whole, whole, whole] and expected < whole
     rows = {row["value"]: row for row in aggregator.results()["local_networks"]}
     assert list(rows) == ["least", "mean", "most"]
     assert rows["least"]["mb"] == expected / 1e6 and rows["most"]["mb"] == whole / 1e6
     assert rows["mean"]["mb"] == pytest.approx((expected + 5 * whole) / 6e6)
-    assert rows["most"]["macs"] == aggregator.pool[KEY].cost.forward_macs
+    assert rows["most"]["macs"] == aggregator.pool[GLOBAL].cost.forward_macs
 
 
 def test_each_column_of_local_networks_has_its_extremes() -> None:
@@ -307,7 +307,7 @@ def test_a_jobs_record_has_the_macs_that_clients_compute(
 def test_what_clients_hand_back_is_checked_and_resumed(spider: Any) -> None:
     aggregator = spider()
     (item,) = aggregator.assign(1, np.array([2]))
-    client_state = {**aggregator.pool[KEY].state, ALIVE: torch.from_numpy(aggregator.tables.held.copy())}
+    client_state = {**aggregator.pool[GLOBAL].state, ALIVE: torch.from_numpy(aggregator.tables.held.copy())}
     client_state[ALIVE][0, 1:] = False
     section = wire.unpack(wire.pack({}, {"own": wire.tensors_to_bytes(client_state)}))[1]["own"]
     aggregator.local.take(1, item, aggregator.local.checked(item, section))

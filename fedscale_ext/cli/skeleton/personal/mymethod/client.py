@@ -2,11 +2,7 @@
 
 from torch import nn
 
-from fedscale_ext.method import (
-    ClientConfig,
-    MultiModelExecutor,
-    State,
-)
+from fedscale_ext.method import ClientConfig, MultiModelExecutor, State
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied
 
 
