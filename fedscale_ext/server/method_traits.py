@@ -72,7 +72,7 @@ class MethodTraits:
     keeps_weights: ClassVar[bool] = True
 
     #: Whether BatchNorm's statistics are re-estimated before models are tested, unless the configuration says.
-    measures_statistics: ClassVar[bool] = False
+    reestimates_by_default: ClassVar[bool] = False
 
     #: Whether its clients choose a path through the model for each batch, so that ``model`` may be a supernet.
     chooses_paths: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class MethodTraits:
 def reestimates_statistics(method: type[MethodTraits], config: JobConfig) -> bool:
     """Whether a job re-estimates BatchNorm's statistics before models are tested."""
     setting = config.job.bn_statistics
-    return method.measures_statistics if setting == "auto" else setting == "federated"
+    return method.reestimates_by_default if setting == "auto" else setting == "federated"
 
 
 def untrained_weights(method: type[MethodTraits]) -> str:

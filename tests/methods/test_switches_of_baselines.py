@@ -23,7 +23,7 @@ ROUNDS = 6
 SPEC = models.named_spec("nasbench201_base", SHAPE, CLASSES)
 # clients that afford rates 1, 1/2, 1/4, 1/8, 1/16 and more than the whole
 CAPACITY = (*(float(models.cost(narrowed(SPEC, 0.5**level)).forward_macs) for level in range(5)), 1e15)
-SPECS = {"specs", "start", "notices", "parts", "models", "objective", "effort", "weights", "serve"}
+SPECS = {"specs", "start", "notices", "parts", "models", "objective", "compute", "weights", "serve"}
 FIX: dict[str, Any] = {"levels": "fix"}
 TIME: dict[str, Any] = {"rates": "time"}
 DROPPED = {"thresholds", "invariant", "parts", "weights"}
@@ -65,12 +65,12 @@ TABLE: list[tuple[str, str, Any, dict[str, Any], tuple[int, str], set[str]]] = [
     ("heterofl", "weighted", True, {}, (1, "weight"), {"weight", "weights"}),
     ("fedrolex", "serve", "server", {}, (0, "notices"), {"notices", "serve"}),
     ("fjord", "p", (0.5, 1.0), {}, (0, "specs"), SPECS),
-    ("fjord", "levels", "fix", {}, (0, "notices"), {"notices", "models", "objective", "effort", "weights", "serve"}),
+    ("fjord", "levels", "fix", {}, (0, "notices"), {"notices", "models", "objective", "compute", "weights", "serve"}),
     ("fjord", "shares", (0.1, 0.1, 0.1, 0.1, 0.6), FIX, (0, "notices"),
-     {"notices", "models", "objective", "effort", "weights", "serve"}),
+     {"notices", "models", "objective", "compute", "weights", "serve"}),
     ("fjord", "groups", (0, 0, 0, 0, 6), {}, (0, "notices"),
-     {"notices", "models", "objective", "effort", "weights", "serve"}),
-    ("fjord", "distil", True, {}, (1, "objective"), {"objective", "effort"}),
+     {"notices", "models", "objective", "compute", "weights", "serve"}),
+    ("fjord", "distil", True, {}, (1, "objective"), {"objective", "compute"}),
     ("fjord", "each_width", True, {}, (1, "serve"), {"serve"}),
     ("splitmix", "r", 0.25, {}, (0, "specs"), SPECS | {"weight"}),
     ("splitmix", "rescale_init", False, {}, (0, "start"), {"start", "weights"}),

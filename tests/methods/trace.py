@@ -55,7 +55,7 @@ def _round(aggregator: Any, number: int) -> Iterator[tuple[str, Any]]:
     yield "models", [(item.client, item.model) for item in items]
     yield "parts", {m.key: {g: c.tolist() for g, c in m.part.channels.items()} for m in aggregator.pool if m.part}
     yield "objective", [dict(item.objective) | dict(item.overrides) for item in items]
-    yield "effort", [(item.compute_fraction, item.forward_fraction) for item in items]
+    yield "compute", [(item.compute_fraction, item.forward_fraction) for item in items]
     yield "weight", [aggregator.weight(item) for item in items]
     updates = updates_for(aggregator, items, LOSSES)
     groups: dict[str, list[Any]] = {}

@@ -218,7 +218,7 @@ class FedorASAggregator(MultiModelAggregator):
             self.tuning.aggregate()
             return
         self.record("operators", self.training.aggregate())
-        self.record("effort", {update.client: update.item.compute_fraction for update in updates})
+        self.record("compute_fraction", {update.client: update.item.compute_fraction for update in updates})
         self.record("trained", {update.client: update.trained for update in updates})
         examples = self.client_tensors_by_kind[ReturnedTensors.kind]
         assert isinstance(examples, OperatorExamples)

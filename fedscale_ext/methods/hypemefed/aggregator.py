@@ -62,7 +62,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     prox_param: ClassVar[str] = "prox_mu"
     Executor: ClassVar[type] = MultiExitExecutor
     reduces: ClassVar[bool] = False  # hypernetworks learn from each client's weights
-    measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
+    reestimates_by_default: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
     def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The prefixes, deepest first; without ``multi_exit``, with only their last exit."""

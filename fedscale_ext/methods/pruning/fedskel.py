@@ -230,7 +230,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
     Params: ClassVar[type] = FedSkelParams
     Executor: ClassVar[type] = SkeletonExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "starts clients from networks of their own"),)
-    measures_statistics: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
+    reestimates_by_default: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the whole model; no client has a skeleton yet."""

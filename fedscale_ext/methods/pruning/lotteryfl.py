@@ -157,7 +157,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from masked or initial weights"),
     )
-    measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
+    reestimates_by_default: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients
 

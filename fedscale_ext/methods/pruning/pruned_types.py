@@ -107,7 +107,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     reduces: ClassVar[bool] = False
     keeps_weights: ClassVar[bool] = False
-    measures_statistics: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
+    reestimates_by_default: ClassVar[bool] = True  # means of those of differently pruned networks fit none of them
 
     _mean: CountMean | None = None  # of this round's clients
 
@@ -258,7 +258,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         self.has_trained[[update.client - 1 for update in updates]] = True
         self.pool.update(GLOBAL, self.averaged(self._mean.result()))
         self._mean = None
-        self.record("effort", {update.client: self.work_done(update).compute_fraction for update in updates})
+        self.record("compute_fraction", {update.client: self.work_done(update).compute_fraction for update in updates})
 
     def expected_shares(self) -> dict[str, float]:
         """All clients train the one model."""

@@ -106,7 +106,7 @@ class ShrinkingAggregator(MultiModelAggregator):
     ``capacity_model``, train it anyway; a notice lists them.
     """
 
-    measures_statistics: ClassVar[bool] = True  # versions share weights, not BatchNorm's statistics
+    reestimates_by_default: ClassVar[bool] = True  # versions share weights, not BatchNorm's statistics
 
     @property
     def narrowest(self) -> float:

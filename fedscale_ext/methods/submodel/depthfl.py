@@ -111,7 +111,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
     about: ClassVar[About] = About("depth", 2023, "a model with exits")
     Params: ClassVar[type] = DepthFLParams
     Executor: ClassVar[type] = DepthFLExecutor
-    measures_statistics: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
+    reestimates_by_default: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
     def whole_spec(self) -> ModelSpec:
         """Spec of the network, which predicts by all its exits together."""

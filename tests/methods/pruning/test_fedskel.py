@@ -139,7 +139,7 @@ def test_a_type_tells_that_forward_passes_are_whole() -> None:
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
-def test_rounds_traffic_and_effort(share: float) -> None:
+def test_rounds_traffic_and_compute(share: float) -> None:
     aggregator = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[share], groups=[3], every=2)
     cost, everybody = aggregator.pool["global"].cost, np.array([1, 2, 3])
     bits = sum(-(-layer.out_channels // 8) for layer in aggregator._layers.values())

@@ -184,9 +184,9 @@ def test_clients_may_begin_at_their_types_size(job_file: Path, start: str) -> No
     for key, ratio in share.items():  # nobody's validation is all right, so that nobody prunes
         assert rows[key] == pytest.approx(1.0 if start == "whole" else ratio, rel=0.35)
     lines = (Path(summary["log_dir"]) / "internals.jsonl").read_text().splitlines()
-    efforts = [json.loads(line)["effort"] for line in lines]
-    assert all(effort <= 1 for each in efforts for effort in each.values())
-    assert (min(map(min, (each.values() for each in efforts))) < 0.5) == (start == "type")
+    fractions = [json.loads(line)["compute_fraction"] for line in lines]
+    assert all(fraction <= 1 for each in fractions for fraction in each.values())
+    assert (min(map(min, (each.values() for each in fractions))) < 0.5) == (start == "type")
     assert summary["before_training"]["per_client"] == summary["accuracy"]["per_client"]
 
 
