@@ -1,23 +1,32 @@
 """FLuID (Wang et al., NeurIPS 2023, Algorithm 1): slow clients train what is left when invariant neurons are dropped.
 
-Invariant Dropout and the framework around it, after the authors' code:
+Invariant Dropout and the framework around it follow the authors' code:
 
-* From round 2 on, the other clients show which neurons are invariant (:mod:`invariant_dropout`): of which no weight
-  changed by more than th_l |w|, for ``vote`` of these clients. The threshold of each layer (channel group) starts as
-  the least change of a neuron and grows while too few are invariant.
-* A straggler trains a share p of each group's channels. Dropped are neurons that were invariant in consecutive rounds,
-  then those that are now, then random ones. Stragglers of one p train the same submodel in a round.
-* The server's mean is over those who trained an entry, by samples.
+* From round 2 on, the clients that train the whole model are observed. A neuron is invariant if none of its weights w
+  changed by more than th_l |w|, for at least the share ``vote`` of the observed clients (:mod:`invariant_dropout`).
+* Each layer (channel group) has its threshold th_l. It starts as the least change of a neuron, and grows while too few
+  neurons are invariant.
+* A straggler trains a share p of each group's channels. First it drops neurons that were invariant in consecutive
+  observed rounds, then those that are invariant now, then random ones. Stragglers of one p train the same submodel in a
+  round.
+* The server takes each entry's mean over the clients that trained it, by samples.
 
-Who is a straggler: ``rates: capacity``: who affords less than the full model, in every round, with the largest p that
-fits. ``rates: time``: FLuID's own rule for one straggler, for several (:func:`invariant_dropout.timed_rates`), from
-round 2 on, whatever clients afford; times are the virtual clock's for the full model, which need no estimate.
-Where a round has no update of a client with the full model, what was invariant before still counts; until there was a
-first, stragglers drop at random. FLuID's networks have no BatchNorm; here its statistics are re-estimated for testing,
-for those of the whole do not fit a part.
+With ``rates: capacity``, a straggler is a client that does not afford the whole model. It trains the largest p that it
+affords, in every round. With ``rates: time``, stragglers are the slowest participants from round 2 on, whatever clients
+afford (:func:`invariant_dropout.timed_rates`). Their times are those of the whole model on the virtual clock.
 
-What the code does beside and is not done here: it votes per weight instead of per neuron, has one threshold for all
-layers (FEMNIST), never forgets a neuron of the first layer, and divides zero by zero where a weight stays at zero.
+If nobody trains the whole model in a round, the neurons that were invariant before still count. Before the first
+observed round, stragglers drop neurons at random.
+
+Departures from the paper and the public code:
+
+* FLuID's rule ``time`` is for one straggler. Here it is for several.
+* FLuID's networks have no BatchNorm. Here its statistics are re-estimated before tests, since those of the whole model
+  do not fit a part.
+* The public code votes per weight. Here a vote is per neuron.
+* The public code has one threshold for all layers (FEMNIST). Here each layer has its own.
+* The public code never forgets an invariant neuron of the first layer. Here only the last two observed rounds count.
+* The public code divides zero by zero where a weight stays at zero. Here such a weight did not change.
 """
 
 from collections.abc import Mapping
