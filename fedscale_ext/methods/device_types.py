@@ -106,7 +106,7 @@ class DeviceTypesAggregator(TypeFiguresAggregator):
         self.costs = [models.cost(spec) for spec in self.type_specs().values()]
         self.type_of = self._types_of_clients()
         if self.params.groups or self.params.ranges:
-            self._tell_unaffordable()
+            self._report_unaffordable_types()
         choices = [ModelChoice(key, cost) for key, cost in zip(self.keys, self.costs, strict=True)]
         self.report_assignment(choices, self.type_of)
 
@@ -144,10 +144,10 @@ class DeviceTypesAggregator(TypeFiguresAggregator):
                 )
         return types
 
-    def _tell_unaffordable(self) -> None:
+    def _report_unaffordable_types(self) -> None:
         """Report types beyond what devices afford: groups and ranges deal types whatever that is."""
         key = f"{self.params.method}.{'groups' if self.params.groups else 'ranges'}"
-        self.report_dealt_beyond([cost.forward_macs for cost in self.costs], key)
+        self.report_types_beyond_capacity([cost.forward_macs for cost in self.costs], key)
         strongest = self.capacity.max()
         dear = [key for key, cost in zip(self.keys, self.costs, strict=True) if cost.forward_macs > strongest]
         if dear:

@@ -43,7 +43,7 @@ class TypeFiguresAggregator(MultiModelAggregator):
         )
         return figures if shares is None else {**figures, "kept_share": shares.tolist()}
 
-    def report_dealt_beyond(self, macs: Sequence[float], key: str) -> None:
+    def report_types_beyond_capacity(self, macs: Sequence[float], key: str) -> None:
         """Count and report the clients that do not afford their type, where a hyperparameter deals the types.
 
         Args:

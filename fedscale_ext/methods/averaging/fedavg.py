@@ -24,9 +24,9 @@ class FedAvgAggregator(MultiModelAggregator):
         """Create w_0 (Algorithm 1, server)."""
         spec = self.initial_spec()
         self.pool.add("global", spec, self.initial_state(spec))
-        self.report_beyond()
+        self.report_clients_beyond_capacity()
 
-    def report_beyond(self) -> None:
+    def report_clients_beyond_capacity(self) -> None:
         """Report the clients that do not afford what they train."""
         self.report_weak(self.pool["global"].cost.forward_macs, "they would train it all the same")
 

@@ -118,10 +118,10 @@ class FedorASAggregator(MultiModelAggregator):
         for tier, bracket in enumerate(self.brackets):
             self.pool.add_part(tier_key(tier), SUPERNET, path_of(spec, self._tested(tier)), {})
             self.notice(f"tier {tier + 1}: {(self.tier_of == tier).sum()} clients, paths of {bracket}")
-        self._tell_beyond()
-        self._announce()
+        self._report_beyond_capacity()
+        self._report_few_rounds()
 
-    def _tell_beyond(self) -> None:
+    def _report_beyond_capacity(self) -> None:
         """Report clients that do not afford what their tier serves, or a twin that all clients train."""
         served = np.array([self.pool[tier_key(tier)].cost.forward_macs for tier in range(len(self.brackets))])
         ranks = self.params.allocation != "capacity"  # shares deal tiers whatever devices afford
@@ -133,7 +133,8 @@ class FedorASAggregator(MultiModelAggregator):
             self.notice(f"{beyond} of {len(self.capacity)} clients do not afford the largest twin, which any client "
                         "may train: fedoras.twin_clients is all")  # fmt: skip
 
-    def _announce(self) -> None:
+    def _report_few_rounds(self) -> None:
+        """Report that the job ends before the search or before the last stage, if that is so."""
         rounds, plan = self.args.rounds, self.plan
         if rounds < plan.search:
             self.notice(

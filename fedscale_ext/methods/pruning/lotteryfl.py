@@ -179,10 +179,10 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         self.first_left = torch.tensor(counts)[torch.from_numpy(self.type_of)]  # weights with which each client begins
         self.left = self.first_left.clone()  # surviving weights of each client
 
-    def report_beyond(self) -> None:
+    def report_clients_beyond_capacity(self) -> None:
         """Report the clients that do not afford the whole model, with which they begin; types are dealt later."""
         if not self.params.param_ratio:
-            super().report_beyond()
+            super().report_clients_beyond_capacity()
 
     def _deal_types(self) -> None:
         """Deal the types' first masks to clients."""
@@ -198,7 +198,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         forward = [cost.forward_macs for cost in costs]
         self.fractions = [step_fractions(cost, model.cost) for cost in costs]
         self.type_of = deal(self.dealing_order(), np.array(forward), p.groups)
-        self.report_dealt_beyond(forward, "lotteryfl.groups")
+        self.report_types_beyond_capacity(forward, "lotteryfl.groups")
 
     def type_names(self) -> Sequence[str]:
         """Names of the types; without types, all clients prune the one model from the whole."""

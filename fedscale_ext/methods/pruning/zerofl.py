@@ -231,7 +231,7 @@ class ZeroFLAggregator(FedAvgAggregator):
         """MACs of a step, relative to those of dense training."""
         return 1 - self.params.sparsity if self.params.skips_zeros else 1.0
 
-    def report_beyond(self) -> None:
+    def report_clients_beyond_capacity(self) -> None:
         """Report the clients that do not afford what is left of the model where devices skip zeros."""
         self.report_weak(
             self.pool[GLOBAL].cost.forward_macs * self._compute_fraction, "they would train it all the same"

@@ -269,7 +269,7 @@ class SpiderAggregator(FedAvgAggregator):
         self.pool.add(GLOBAL, spec, models.initial_state(spec, self.seed))
         self.report_weak(self.smallest_cost().forward_macs, "they would train both networks all the same")
         self.tables = tables(spec)
-        self._tell_too_short()
+        self._report_few_rounds()
 
     def _mixture(self) -> ModelSpec:
         return mixture_of(self.initial_spec(), "equal", "spider", self.args.model)
@@ -279,7 +279,7 @@ class SpiderAggregator(FedAvgAggregator):
         one = models.cost(self._mixture())
         return Cost(2 * one.forward_macs, 2 * one.training_macs, 2 * one.parameters, one.bytes)
 
-    def _tell_too_short(self) -> None:
+    def _report_few_rounds(self) -> None:
         """Report that no client's search can end in the job's rounds, if that is so. A client that takes part in few
         of them may not end its one either."""
         rounds, p, choices = self.args.rounds, self.params, self.tables.held.sum(1) - 1

@@ -159,9 +159,9 @@ class FluidAggregator(ShrinkingAggregator):
         for rate in sorted(set(p.p) if p.rates == "time" else set(self.rate.tolist()) - {1.0}):
             self.pool.add_part(_part(rate), GLOBAL, specs[rate], self._remaining(rate, 0))
         if p.rates == "time" or self._used():
-            self._tell_too_short()
+            self._report_few_rounds()
 
-    def _tell_too_short(self) -> None:
+    def _report_few_rounds(self) -> None:
         """Report that neurons are dropped at random, if the job is too short for others. Round 2 is the first that is
         observed; what a round shows counts from the next one on."""
         rounds, every = self.args.rounds, self.params.every
