@@ -1,6 +1,8 @@
 """q-FedAvg (Li et al., ICLR 2020, Algorithm 2): FedAvg that gives more weight to clients with a higher loss.
 
-It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2). Departures from the text:
+It minimises f_q(w) = sum_k p_k / (q + 1) F_k(w)^(q+1) (Eq 2).
+
+Departures from the paper:
 
 * Algorithm 2 draws clients with probability p_k = n_k / n and then counts all alike. Here they are drawn
   evenly, so that p_k weighs them in both sums; with q = 0 this is FedAvg.

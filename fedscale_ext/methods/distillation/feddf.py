@@ -4,10 +4,13 @@ A round: clients train the model of their type; the server averages each type's 
 teacher is the mean of the logits of all participants, of any type, on public samples, which need no labels and may be
 of another task: KL at temperature 1, Adam with a cosine schedule.
 
-Where this departs from the public code: a student is judged on public samples that it does not learn from, by the same
-loss (there: by accuracy on a labelled validation set), and ends when that has not fallen for ``patience`` steps. It is
-judged about ten times in so many steps, and after the last. The teacher answers without augmentation, once for all
-steps.
+Departures from the paper and the public code:
+
+* A student is judged on public samples that it does not learn from, by the same loss. In the public code, it is judged
+  by accuracy on a labelled validation set.
+* It ends when that loss has not fallen for ``patience`` steps. It is judged about ten times in so many steps, and after
+  the last.
+* The teacher answers without augmentation, once for all steps.
 """
 
 from collections.abc import Mapping, Sequence

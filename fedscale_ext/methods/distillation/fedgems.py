@@ -7,7 +7,9 @@ logits as they were before. Where it is wrong, it is the mean logits of the clie
 over the entropy of its answer. Where no model is right there is no KL, and of the loss epsilon CE is left.
 
 No code of the authors is known. This follows the paper's description; values that it leaves open have the defaults
-below (epsilon is also a third party's). Departures from the paper:
+below (epsilon is also a third party's).
+
+Departures from the paper:
 
 * Clients learn at the beginning of the next round, so that a client meets the server once.
 * All clients report their logits of all samples, also where the server is right.

@@ -6,7 +6,7 @@ as often as clients have them, and the heads' mean output for G(y, noise) shall 
 with the mean head. They minimise the cross-entropy of their samples plus ``weight`` times that of the head's outputs
 for generated features.
 
-Departures from the paper and the public codes:
+Departures from the paper and the public code:
 
 * The paper's equations were not checked. The losses are those of HtFLlib's version for models of any architecture, with
   the diversity loss of the authors' code.

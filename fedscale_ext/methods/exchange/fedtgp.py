@@ -9,7 +9,7 @@ class, each client counting alike.
 
 The margin, the network and the defaults are those of the authors' public code and run file.
 
-Departures from the public code:
+Departures from the paper and the public code:
 
 * Not all clients take part in a round. The server learns only from the round's participants.
 * Batches of the server are drawn from a stream of the job's seed.

@@ -1,9 +1,11 @@
 """FedTrans's Client Manager (Zhu et al., MLSys 2024, section 4.2): which client trains which model.
 
-Departures from the text, which leaves these open: a client's one observed loss is used for every
-compatible model, weighed by similarity (the printed L^c_k has an index k that nobody measures); losses
-are standardised over the round's participants across all models, with 0 where they do not differ; a
-model is compatible when MAC(M_k) <= T_c as in Algorithm 1 (the text says fewer).
+Departures from the paper:
+
+* A client's one observed loss is used for every compatible model, weighed by similarity. The printed L^c_k has an index
+  k that nobody measures.
+* Losses are standardised over the round's participants across all models, with 0 where they do not differ.
+* A model is compatible when MAC(M_k) <= T_c as in Algorithm 1. The text says fewer.
 
 Eq 4 has no term for the client: one whose samples are hard lies above the round's mean whatever it trains, and its
 utilities fall together. By default they do, as printed; ``utility="client_history"`` standardises a second time, over

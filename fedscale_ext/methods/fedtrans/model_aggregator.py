@@ -1,6 +1,6 @@
 """FedTrans's Model Aggregator (Zhu et al., MLSys 2024, section 4.3): soft aggregation across models.
 
-Departures from the text:
+Departures from the paper:
 
 * Eq 5's denominator lacks eta^t, so its coefficients sum to less than one and weights shrink each
   round; the default divides by the decayed sum (``normalise="decayed"``).

@@ -5,7 +5,9 @@ When: degree of convergence, Eq 1 (:func:`degree_of_convergence`). Where: layer 
 function (:func:`transform`); every step is recorded as a :class:`Transformation`, so that the
 parent's later weights can be carried over to the child's shape (:func:`lift`).
 
-Departures from the text, which leaves these open or contradicts itself:
+The text leaves some of the following open, or contradicts itself.
+
+Departures from the paper:
 
 * Widening "selects columns and divides each by the times it is selected" (section 4.1). As in
   Net2Net (Chen et al. 2016), which the paper cites, the rows that produce the new channels are

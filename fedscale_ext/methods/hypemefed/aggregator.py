@@ -6,15 +6,19 @@ round's deep clients how a block's weights follow from those of the block before
 generate the convolutions that it lacks, block after block (4.4); each convolution becomes the mean over all
 participants, real or generated, and BatchNorm and exits the mean over those who trained them.
 
-Where this departs from the public code: generated weights reach the model (there they are assigned to a temporary, so
-that its rounds are those of ``missing: stale``), the rank is k (there the number of the first round), clients get their
-prefix only (there the whole with a flag), means are over those who trained (there stale copies count), clients weigh by
-their samples (``weighted``), and a round without a client of the deepest level goes on (there it fails). Its mean
-divides by the number of participants, as it should; that of its runs without hypernetworks, added later, adds up n
-clients and divides by n - 1, which is not followed.
+Departures from the paper and the public code:
 
-Not in the paper: ``rescale`` scales generated tensors to the norm of trained ones. With ten exits they grow from block
-to block without it; it stops that, and did not make the network more accurate than no generated layers do.
+* Generated weights reach the model. The public code assigns them to a temporary, so that its rounds are those of
+  ``missing: stale``.
+* The rank is k. In the public code, it is the number of the first round.
+* Clients get only their prefix. In the public code, they get the whole network with a flag.
+* Means are over those who trained. In the public code, stale copies count.
+* Clients weigh by their samples (``weighted``).
+* A round without a client of the deepest level goes on. In the public code, it fails.
+* The mean divides by the number of participants, as in the public code. That of its runs without hypernetworks, added
+  later, adds up n clients and divides by n - 1, which is not followed.
+* ``rescale``, which is not in the paper, scales generated tensors to the norm of trained ones. With ten exits they grow
+  from block to block without it. It stops that, and did not make the network more accurate than no generated layers do.
 """
 
 import logging

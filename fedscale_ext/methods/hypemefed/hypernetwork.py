@@ -4,8 +4,11 @@
 a layer's components one by one. :class:`VectorNetwork` maps whole vectors: the naive hypernetwork that the paper
 compares with, and the generation of BatchNorm and linear layers (section 5.3.2).
 
-Departures: one ReLU per network; 512 hidden units as in the public code (the text names none, and Table 1's sizes fit
-no width); no factors are stored, so that the size does not depend on k.
+Departures from the paper and the public code:
+
+* A network has one ReLU.
+* It has 512 hidden units, as in the public code. The text names no number, and Table 1's sizes fit none.
+* No factors are stored, so that the size does not depend on k.
 """
 
 from abc import ABC, abstractmethod

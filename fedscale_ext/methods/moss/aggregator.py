@@ -5,9 +5,11 @@ A round (Algorithm 1): devices train the model of their type and hand it in (lin
 their samples (line 8; the text names no weights); the server transfers each to a proxy of one architecture (PROM and
 WIRE, section 3.3 and 3.4), averages the proxies by their fidelity (FILE, section 3.5), and transfers the mean back.
 
-Where this departs from the text is said in ``knowledge_transfer.py``, ``proxy_models.py`` and
-``fidelity_aggregation.py``. A type without participants is left out of the exchange, and keeps its model. A type of the
-proxies' architecture begins as they do: the mean of Eq. 10 would join separate basins otherwise.
+Departures from the paper:
+
+* A type without participants is left out of the exchange, and keeps its model.
+* A type of the proxies' architecture begins as they do. Otherwise the mean of Eq. 10 would join separate basins.
+* ``knowledge_transfer.py``, ``proxy_models.py`` and ``fidelity_aggregation.py`` name those of their steps.
 """
 
 from collections.abc import Mapping

@@ -8,15 +8,17 @@ batch, as in L2T-ww (Jang et al., ICML 2019), from which Moss takes it:
     and weight decay included, makes a step of Adam;
 (e) back to where (a) ended. Running statistics too: only (a) moves them.
 
-Departures from Algorithm 2, which names no objective for phi and accumulates one loss over all of the data: the above
-is the default. ``meta_update`` "joint" is its literal reading, in which phi minimises the loss itself, and can by
-Loc -> 0; "frozen" leaves phi as it began. One step per batch. phi and r persist from round to round, but for those of a
-transfer that diverged, which begin anew. phi learns by Adam at 1e-4 with weight decay 1e-4, as L2T-ww's does; section
-4.2.4 names SGD, at 1e-3, as the one optimizer.
+Departures from the paper:
 
-Eq. 5 is a sum over all pairs, and so is the default. Its gradient is several times that of cross-entropy while r is
-untrained. Two switches, in neither text, make it smaller: ``pair_reduce`` mean divides the sum by the number of pairs;
-``projection_start`` least_squares begins r where the matching error of the public samples is least.
+* Algorithm 2 names no objective for phi, and accumulates one loss over all of the data. The above is the default, with
+  one step per batch. ``meta_update`` "joint" is its literal reading, in which phi minimises the loss itself, and can by
+  Loc -> 0; "frozen" leaves phi as it began.
+* phi and r persist from round to round. Those of a transfer that diverged begin anew.
+* phi learns by Adam at 1e-4 with weight decay 1e-4, as L2T-ww's does. Section 4.2.4 names SGD, at 1e-3, as the one
+  optimizer.
+* Eq. 5 is a sum over all pairs, and so is the default. Its gradient is several times that of cross-entropy while r is
+  untrained. Two switches, in neither text, make it smaller: ``pair_reduce`` mean divides the sum by the number of
+  pairs; ``projection_start`` least_squares begins r where the matching error of the public samples is least.
 """
 
 from collections.abc import Callable, Mapping

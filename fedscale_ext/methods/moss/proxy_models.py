@@ -4,21 +4,20 @@
 the proxies, WIRE from their mean PM^G back to each M^i. :class:`PairwiseModels` is "Moss without PROM" (section
 4.8.1): each M^i is met by every other model, transformed to its architecture.
 
-Departures: each PM^i begins the round as the last round's PM^G, for Eq. 10 averages weights, which have no meaning
-across separate basins. Algorithm 1 makes the proxies once (line 1) and never sets them to PM^G: with ``proxies``
-persistent, each PM^i begins as it ended the last round. That is 4.5 ± 1.2 points less accurate on all devices' samples
-of UCI HAR (95 % interval of three paired seeds). In the first round all begin as one random state.
+Departures from the paper:
 
-Line 13 transfers to every type, one that has the proxy's architecture too. With ``same_arch_transfer`` copy such a type
-is copied, and its fidelity is 1: level on UCI HAR (1.5 ± 10.8 points), though the type itself loses 5.4 ± 3.7.
-
-A transfer takes some ten steps, in which BatchNorm's running statistics lag behind the weights. With ``statistics``
-public they are re-estimated on the public samples: of the student after every transfer, and of PM^G after FILE. The
-text says nothing of them.
-
-A transfer that diverges (its student, what that answers, or its networks are not finite) counts for nothing: its proxy
-is left out of FILE, a type that it was to teach keeps its model, and its networks begin anew. Where no proxy is left,
-PM^G stays as it was and nobody learns from it.
+* Each PM^i begins the round as the last round's PM^G, since Eq. 10 averages weights, which have no meaning across
+  separate basins. Algorithm 1 makes the proxies once (line 1) and never sets them to PM^G: with ``proxies`` persistent,
+  each PM^i begins as it ended the last round. That is 4.5 ± 1.2 points less accurate on all devices' samples of UCI HAR
+  (95 % interval of three paired seeds). In the first round all begin as one random state.
+* Line 13 transfers to every type, one that has the proxy's architecture too. With ``same_arch_transfer`` copy such a
+  type is copied, and its fidelity is 1: level on UCI HAR (1.5 ± 10.8 points), though the type itself loses 5.4 ± 3.7.
+* A transfer takes some ten steps, in which BatchNorm's running statistics lag behind the weights. With ``statistics``
+  public they are re-estimated on the public samples: of the student after every transfer, and of PM^G after FILE. The
+  text says nothing of them.
+* A transfer that diverges counts for nothing: its student, what that answers, or its networks are not finite. Its proxy
+  is left out of FILE, a type that it was to teach keeps its model, and its networks begin anew. Where no proxy is left,
+  PM^G stays as it was and nobody learns from it.
 """
 
 from abc import ABC, abstractmethod

@@ -5,11 +5,16 @@ Every ``every`` rounds clients train the whole model and add up what each filter
 the other rounds (UpdateSkel) the forward pass is whole, gradients pass only skeleton filters, and only these are
 exchanged: each filter becomes the mean over the participants whose skeletons hold it. All else stays the client's.
 
-Public code (BUAA-CI-LAB) has the kernels of the pruned backward pass only. Decided here: SetSkel exchanges the whole
-model, for the first models must come from somewhere; a client that has no skeleton yet sets one in whatever round it
-first takes part. Answers are those of convolutions before BatchNorm, over the round's steps. A client is served its own
-network with the server's newest skeleton filters. Moss's text (section 5) has devices train only small models; here
-types say how much is updated, as FedSkel's forward pass is whole by design.
+The public code (BUAA-CI-LAB) has only the kernels of the pruned backward pass.
+
+Departures from the paper and the public code:
+
+* SetSkel exchanges the whole model, for the first models must come from somewhere. A client that has no skeleton yet
+  sets one in whatever round it first takes part.
+* A filter's answers are those of its convolution before BatchNorm, over the round's steps.
+* A client is served its own network with the server's newest skeleton filters.
+* Types say how much is updated, as FedSkel's forward pass is whole by design. Moss's text (section 5) has devices train
+  only small models.
 
 Traffic counts the filters of the skeleton, in SetSkel rounds the whole model and on its way up a bit for each filter.
 MACs of a step are those of a whole forward pass and of the gradients: convolutions have them for skeleton filters only,

@@ -1,6 +1,6 @@
 """LotteryFL (Li et al. 2020, Algorithm 1): each client finds its own subnetwork, a lottery ticket, and trains that.
 
-Where it departs from the public code, or the paper leaves it open:
+Departures from the paper and the public code:
 
 * Clients judge the masked global model on a validation part of their own training samples, on which they do not train.
   The public code makes such a part, a tenth, but looks at test samples instead.

@@ -5,7 +5,7 @@ gradient of the losses on a training and on a validation batch (Equation 5), the
 batch. The server's weights and alphas are the clients' means by samples. Then the operator of the largest alpha in
 each layer makes a network that FedAvg trains.
 
-Where it departs from the public code, or the paper leaves it open:
+Departures from the paper and the public code:
 
 * Alphas are tensors of the model like any other, so that the server's mean takes them in. The public code averages
   them into a variable that is bound anew in each pass, and hands out the alphas of its first client.

@@ -6,7 +6,7 @@ the global weights of the round's start. From round ``proj_start`` on it loses o
 rounds, those of a layer drawn at random are left out one after another. The accuracy of the network without each, on
 the client's validation samples, decides. Clients are served their local networks.
 
-Where it departs from the public code, or the paper leaves it open:
+Departures from the paper and the public code:
 
 * The space is the configuration's supernet, so that SPIDER and FedorAS search the same one; the paper's is DARTS's
   cells, in which the code also chooses which edges of a node stay.

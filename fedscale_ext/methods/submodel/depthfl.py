@@ -3,7 +3,7 @@
 Each client trains a prefix of one network with several exits. Every exit learns from the labels and from all other
 exits. Each layer becomes the mean over the clients that hold it.
 
-Departures:
+Departures from the paper and the public code:
 
 * Predictions are the mean of the exits' probabilities. The public code averages logits.
 * FedDyn's h is the mean over all clients, whatever they hold. It corrects what was trained in a round, as in the

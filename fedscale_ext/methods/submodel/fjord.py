@@ -4,8 +4,9 @@ In each step a client draws a share p of the channels, up to the p_max that its 
 channels of that share, by slices of one network's parameters. Each entry becomes the mean over the clients whose p_max
 covers it.
 
-Departure from the public code: running BatchNorm statistics are only those of the steps at p_max. The public code
-keeps some for each p.
+Departures from the paper and the public code:
+
+* Running BatchNorm statistics are only those of the steps at p_max. The public code keeps some for each p.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,8 @@
 """HeteroFL (Diao et al., ICLR 2021): clients train the leading channels of one model.
 
-Departures from the text and its public code (repository diaoenmao/HeteroFL-…-Heterogeneous-Clients):
+The public code is the repository diaoenmao/HeteroFL-…-Heterogeneous-Clients.
+
+Departures from the paper and the public code:
 
 * Devices afford levels by their capacity; the text draws a client's level, which ``levels`` fix and dynamic do.
 * The public code tests a client with the logits of classes that it lacks set to zero, as in training, and the global

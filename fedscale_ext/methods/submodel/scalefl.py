@@ -3,7 +3,7 @@
 Each client trains leading channels of the first blocks, up to an exit. Deeper exits weigh more in its loss, and the
 others also learn from the deepest one. Each entry becomes the mean over the clients whose level holds it.
 
-Departures from the public code:
+Departures from the paper and the public code:
 
 * BatchNorm's statistics are re-estimated before models are tested. The public code tests with each batch's own.
 * The divergence is summed over classes, as it is defined. There it is their mean, as if gamma were divided by them.

@@ -13,12 +13,14 @@ The paper's split and mix, as the authors' code has them:
   layer reads were split away. Convolutions that are drawn by He et al.'s fan-out are scaled by sqrt(r) if channels that
   they write were split away. Vision transformers have the full model's scale in any case, as have networks of the
   user's own, which are cut from a whole one.
+* BatchNorm keeps no running statistics in training; those of testing are re-estimated (``bn_statistics``).
+
+Departures from the paper and the public code:
+
+* The code gives clients one of four budgets in equal shares. Here the budget is what a client affords.
 * ``rescale_layer``: while training, the code divides layers' outputs by r in front of BatchNorm. BatchNorm with a
   batch's own statistics divides that factor out again, but for its eps, which then counts r^2 times as much; nor does
-  a gradient change. So nothing is left to do here; layers without BatchNorm behind them have no rescaling.
-* BatchNorm keeps no running statistics in training; those of testing are measured (``bn_statistics``).
-
-The code gives clients one of four budgets in equal shares; here the budget is what a client affords.
+  a gradient change. So there is no such division here. Layers without BatchNorm behind them have no rescaling.
 """
 
 from collections.abc import Mapping
