@@ -70,9 +70,10 @@ class MethodHooks(MethodTools):
             yield f"{', '.join(keys)} {do} nothing: no model of this job has BatchNorm"
 
     def possible_items(self) -> list[WorkItem]:
-        """What the clients that may train can be given, as far as the method knows it before the first round. It must
-        leave all state as it is. Under differential privacy, a job that could not shield this is refused before it
-        begins; what :meth:`assign` gives is checked in each round all the same. By default nothing is known."""
+        """Items that :meth:`assign` may return, if known before round 1; none by default.
+
+        Used to refuse differential privacy early; the items of each round are checked, too. It must not change state.
+        """
         return []
 
     def client_tensors(self) -> list[ClientTensors]:
@@ -135,13 +136,14 @@ class MethodHooks(MethodTools):
         return None
 
     def phase(self, round: int) -> str:
-        """What the method does in a round, in a few words, which its line of progress tells; empty where all rounds are
-        alike."""
+        """The method's current phase in a few words, for the progress line; empty if rounds do not differ."""
         return ""
 
     def last_round(self) -> int:
-        """Return the last round that the job can come to, which people are told: ``rounds``, where its stages end, or
-        where ``stop_macs`` ends it, if the rounds to come take as much as those before."""
+        """Return the last round that the job is expected to reach. It is shown to the user.
+
+        By default ``rounds``, or the round in which ``stop_macs`` is spent at the mean cost of the rounds so far.
+        """
         budget, done = self.config.job.stop_macs, len(self.history)
         if budget is None or not self.spent_macs:
             return int(self.args.rounds)
@@ -150,7 +152,7 @@ class MethodHooks(MethodTools):
     # ---- at a test ----
 
     def evaluation_plan(self) -> EvaluationPlan:
-        """Which model each client is served, and which global models are tested beside."""
+        """Which model each client is served, and which global models are also tested."""
         raise NotImplementedError
 
     def test_objective(self) -> Mapping[str, Any]:
@@ -202,8 +204,7 @@ class MethodHooks(MethodTools):
         """Take back what :meth:`state` gave."""
 
     def unreached(self) -> str | None:
-        """A sentence on what the method is named for and the job did not come to, or None. Asked at the job's end,
-        whatever ended it."""
+        """A sentence if the job ended before the method's main step, such as pruning or growth; else None."""
         return None
 
     def lineage(self) -> dict[str, Any]:
@@ -219,7 +220,7 @@ class MethodHooks(MethodTools):
         return 0
 
     def repeated_bytes(self) -> int:
-        """Bytes of models of the pool that others of it repeat, which the summary's size of all models leaves out."""
+        """Bytes counted twice in the pool, because one model contains another. The summary subtracts them."""
         return 0
 
     def personal_bytes(self) -> Sequence[float] | None:
