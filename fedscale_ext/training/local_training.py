@@ -144,7 +144,16 @@ class MultiModelClient(TorchClient):
         raise NotImplementedError
 
     def begin(self, model: nn.Module, conf: ClientConfig) -> None:
-        """Turn ``model``, as it was sent, into the initial model of the client's local training, in place."""
+        """Turn ``model``, as it was sent, into the initial model of local training, in place.
+
+        ``test_around_training`` tests that model. A ``train`` of your own must begin from the same one;
+        ``PersonalModelClient.train`` calls this method.
+
+        Args:
+            model: The network as it was sent.
+            conf: The client's settings.
+
+        """
         if conf.client_state is not None:
             self.load_personal_model(model, conf)
 
