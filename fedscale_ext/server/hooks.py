@@ -156,7 +156,7 @@ class MethodHooks(MethodTools):
         raise NotImplementedError
 
     def test_objective(self) -> Mapping[str, Any]:
-        """What a client's ``conf.objective`` is where its personal model is tested; JSON, empty by default."""
+        """A client's ``conf.objective`` in tests and fine-tuning of its personal model; JSON, empty by default."""
         return {}
 
     def next_items(self) -> list[WorkItem]:
