@@ -94,18 +94,23 @@ class WorkItem:
     A client may have several items, of different models. It trains them one after another. Numbers of NumPy become
     Python's, also those of ``objective`` and ``overrides``.
 
+    For n samples in the item's steps, a round's record has these MACs, and the virtual clock is in proportion to the
+    last line (it counts a forward pass as a third of a step)::
+
+        forward MACs   n * cost.forward_macs * (compute_fraction + forward_fraction)
+        training MACs  n * (cost.training_macs * training_fraction + cost.forward_macs * forward_fraction)
+        virtual clock  n * cost.forward_macs * (compute_fraction + forward_fraction / 3)
+
     Args:
         client: number of the client, from 1.
         model: key of the model in the aggregator's pool.
         objective: JSON values that only the method's client reads, as ``conf.objective``.
         overrides: fields of the client's configuration (:data:`fedscale_ext.core.client_config.OVERRIDABLE`) that
             differ from the job's keys, such as ``{"prox_mu": 0.1}``.
-        compute_fraction: MACs per sample as a share of the model's, if a step computes less or more than the model
-            once. The virtual clock and the round's cost use it, and ``forward_fraction``.
-        training_fraction: the same of the MACs of forward and backward pass, where it differs. Narrower layers have
-            another ratio of both. Only the round's cost uses it.
-        forward_fraction: forward passes without gradients beside the steps, per sample of the steps, as a share of
-            the model's forward pass.
+        compute_fraction: share of the model that a step computes.
+        training_fraction: the same share for training MACs, if it differs; None: ``compute_fraction``. In narrower
+            layers, forward and backward passes shrink by different factors.
+        forward_fraction: further forward passes without gradients, as a share of the model's forward pass.
         bytes: traffic in each direction, if it is not the model's size.
         dropped: tensors whose change the client does not upload. They count as unchanged.
         upload: bytes that the client uploads, if fewer than ``bytes``.
