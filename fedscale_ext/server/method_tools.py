@@ -41,9 +41,9 @@ _KEPT_NOTICES = 100  # different ones, in the summary; the log has all
 class MethodTools(MethodTraits, Coordinator):
     """The state of a job that hooks may read, and methods that they may call.
 
-    Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``task``,
-    ``population``, ``capacity`` (float64 [clients], MACs per sample), ``pool``, ``history`` (the
-    records of finished rounds) and :meth:`record`.
+    Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``args`` (FedScale's arguments),
+    ``task``, ``population``, ``capacity`` (float64 [clients], MACs per sample), ``eligible`` (bool [clients], those
+    that may train), ``pool`` and ``history`` (the records of finished rounds).
     """
 
     params: Any
