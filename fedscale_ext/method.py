@@ -1,4 +1,4 @@
-"""Everything that the author of a method imports, in one module.
+"""What every author of a method imports, in one module; bases of families are in :mod:`fedscale_ext.methods`.
 
 A method is a subclass of :class:`MultiModelAggregator`. Its hooks say what each client trains, how updates become new
 models, and which model each client is served. Its hyperparameters are a frozen dataclass, ``Params``, whose fields may
@@ -14,8 +14,9 @@ from fedscale_ext import models  # noqa: E402
 from fedscale_ext.config.job_config import JobConfig  # noqa: E402
 from fedscale_ext.core.client_config import ClientConfig  # noqa: E402
 from fedscale_ext.core.errors import UserError  # noqa: E402
+from fedscale_ext.core.local_steps import hold_out  # noqa: E402
 from fedscale_ext.core.model_spec import Cost, ModelSpec  # noqa: E402
-from fedscale_ext.core.streams import stream  # noqa: E402
+from fedscale_ext.core.streams import stream, torch_stream  # noqa: E402
 from fedscale_ext.core.types import (  # noqa: E402
     Coverage,
     EvaluationPlan,
@@ -29,6 +30,7 @@ from fedscale_ext.core.types import (  # noqa: E402
 from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.aggregator import MultiModelAggregator  # noqa: E402
+from fedscale_ext.server.announcements import ModelChoice  # noqa: E402
 from fedscale_ext.server.method_traits import About, Excludes, Feature  # noqa: E402
 from fedscale_ext.submodels import CountMean, count_mean, extract, insert, narrowed, window  # noqa: E402
 from fedscale_ext.tasks.client_tensors import (  # noqa: E402
@@ -39,6 +41,9 @@ from fedscale_ext.tasks.client_tensors import (  # noqa: E402
     SharedTensors,
 )
 from fedscale_ext.training.local_training import Bench, MultiModelClient  # noqa: E402
+from fedscale_ext.training.optimizers import optimizer_of  # noqa: E402
+from fedscale_ext.training.outcome import result  # noqa: E402
+from fedscale_ext.training.resident import Cohort  # noqa: E402
 from fedscale_ext.training.samples import ClientSamples  # noqa: E402
 from fedscale_ext.util.ranges import (  # noqa: E402
     Count,
@@ -60,6 +65,7 @@ __all__ = [
     "ClientSamples",
     "ClientState",
     "ClientTensors",
+    "Cohort",
     "Cost",
     "Count",
     "CountMean",
@@ -73,6 +79,7 @@ __all__ = [
     "FractionBelowOne",
     "IndexMap",
     "JobConfig",
+    "ModelChoice",
     "ModelSpec",
     "MultiModelAggregator",
     "MultiModelClient",
@@ -93,10 +100,14 @@ __all__ = [
     "WorkItem",
     "count_mean",
     "extract",
+    "hold_out",
     "insert",
     "models",
     "narrowed",
+    "optimizer_of",
     "personal_version",
+    "result",
     "stream",
+    "torch_stream",
     "window",
 ]
