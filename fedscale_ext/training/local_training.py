@@ -55,7 +55,8 @@ class MultiModelClient(TorchClient):
 
     in_cohorts: ClassVar[bool] = True
 
-    #: What :meth:`losses` depends on beside the class: a GPU records cohorts' steps once for each; None: never.
+    #: All values that :meth:`losses` reads from the objective, as one hashable. On a GPU, a cohort's step is captured
+    #: as a CUDA graph and reused for equal keys. None: never captured.
     loss_key: Hashable = ()
 
     #: The linear layer whose inputs are features for :meth:`feature_losses`; None: :meth:`losses` needs no features.

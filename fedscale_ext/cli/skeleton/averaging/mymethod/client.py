@@ -12,7 +12,7 @@ class MyMethodClient(MultiModelClient):
     def __init__(self, conf: ClientConfig, bench: Bench) -> None:
         super().__init__(conf, bench)
         self.smoothing: float = conf.objective.get("smoothing", 0.0)  # from the work item's objective
-        self.loss_key = self.smoothing  # whatever else the loss depends on: a GPU records cohorts' steps once for each
+        self.loss_key = self.smoothing  # a captured GPU step is reused only for equal keys
 
     def losses(self, output: Tensor, labels: Tensor) -> Tensor:
         """Loss of each sample: logits [..., classes] and labels int64 [...] -> [...]; mean of it is what is minimised.
