@@ -7,7 +7,7 @@ samples as the probabilities do, and stay apart where these round to 1.
 - By client and class it is exact: executors have all scores of a client, and rank them.
 - Over all clients, scores are counted in bins (:func:`bins_of`): the aggregator cannot hold each sample's score of each
   class. Two samples in one bin count half, which is wrong by half a pair at most: the area is off by no more than
-  half the share of pairs that fall into one bin. That bound stands beside each area. Scores that hardly differ, as of a
+  half the share of pairs that fall into one bin. Each area comes with that bound. Scores that hardly differ, as of a
   model that has hardly trained, share bins.
 """
 

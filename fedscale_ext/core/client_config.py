@@ -57,7 +57,7 @@ class ClientConfig:
     client_state: Tensors | None = None  #: as the client last returned it, at first empty; None: clients have no state
     shared_tensors: Tensors | None = None  #: alike for all clients of the round; None: there are none
     received_tensors: Tensors | None = None  #: only of this client; None: the server sends none
-    returns_tensors: bool = False  #: whether the result has ``returned`` tensors beside the trained state
+    returns_tensors: bool = False  #: whether the result also has ``returned`` tensors
 
     mask: Tensors | None = None  #: which entries of each parameter train, bool; set by clients that train parts
 

@@ -173,7 +173,7 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client returned beside its state, already checked.
+    """What a client returned in addition to its state, already checked.
 
     ``samples`` is the client's number of training samples (the weight in FedAvg), ``trained`` the
     number of samples that its steps saw, ``loss`` FedScale's moving training loss (EMA 0.2 over
@@ -272,7 +272,7 @@ class Evaluation:
     to the correct answers on each client's (NaN: not tested). Where models are tested with masked logits (the key
     ``mask_test``), ``unmasked`` has the correct answers of the same models without the mask, else None. ``confusion``
     is there for the last test of a job whose data have classes; with ``mask_test``, it is that of masked logits. So is
-    ``auc``, which a job with the key ``auc`` has beside it.
+    ``auc``, which a job with the key ``auc`` also has.
     """
 
     round: int

@@ -65,7 +65,7 @@ class MultiModelExecutor(NoPickle, Executor):
     #: The class of clients; a method whose clients differ names another one.
     client: ClassVar[type[MultiModelClient]] = MultiModelClient
 
-    #: Kinds of work that a method has beside the common ones (``tasks/kinds.py``).
+    #: Kinds of work that a method has in addition to the common ones (``tasks/kinds.py``).
     kinds: ClassVar[tuple[Kind, ...]] = ()
 
     def __init__(self, config: JobConfig):

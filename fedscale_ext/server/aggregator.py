@@ -318,7 +318,7 @@ class MultiModelAggregator(MethodHooks):
         self.pool.drop_transient()
 
     def evaluate_at_the_end(self, record: RoundRecord) -> None:
-        """The tests of the final models that the job asks for, beside those of every evaluation."""
+        """The tests of the final models that the job asks for, in addition to those of every evaluation."""
         run_final_tests(record, self.dispatcher, self.config.job, self.watch, self.next_items)
 
     def _record_of(

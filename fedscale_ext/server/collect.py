@@ -31,7 +31,7 @@ class Collector:
     client's state goes to ``keep``, which is None unless units carry states. ``max_norm``
     bounds the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
     one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
-    were no longer. ``client_tensors`` take the tensors that clients return beside their states, before ``keep`` is
+    were no longer. ``client_tensors`` take the tensors that clients return in addition to states, before ``keep`` is
     called. ``norms``: clients report the norm of their change.
     """
 

@@ -183,8 +183,8 @@ class Dispatcher:
     def in_messages(
         self, unit: Sequence[T], key: str, client_tensors: Sequence[ClientTensors], states: bool = False
     ) -> list[Sequence[T]]:
-        """A unit cut so that messages have room: for a model's state with the tensors that clients get beside it, and
-        in the answer, with ``states``, for each client's state and tensors."""
+        """A unit cut so that messages have room: for a model's state and further tensors of clients, and in the answer,
+        with ``states``, for each client's state and tensors."""
         state, most_mb = self.job.pool[key].cost.bytes, self.job.config.job.max_message_mb
         per_client, room = sum(tensors.most(key) for tensors in client_tensors), most_mb * 1024 * 1024 - _HEADERS
         fitting = [room // (state + per_client)] if states else []
@@ -198,11 +198,11 @@ class Dispatcher:
         return in_parts(unit, math.ceil(len(unit) / min(fitting)))
 
     def tensors_to_test(self, key: str) -> list[ClientTensors]:
-        """The tensors that clients get beside the model of a key of an evaluation."""
+        """The tensors that clients get in addition to the model of a key of an evaluation."""
         return [each for each in self.job.client_tensors_by_kind.values() if each.tested] if is_personal(key) else []
 
     def tensors_for(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
-        """The tensors that the clients of these items get beside models."""
+        """The tensors that the clients of these items get in addition to models."""
         return [tensors for tensors in self.job.client_tensors_by_kind.values() if tensors.concerns(items)]
 
     def tensor_arguments(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tests of the final models that a job asks for, beside those of every evaluation."""
+"""The tests of the final models that a job asks for, in addition to those of every evaluation."""
 
 from collections.abc import Callable
 

@@ -197,7 +197,7 @@ class MethodHooks(MethodTools):
     # ---- in checkpoints, and at the end ----
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """What a checkpoint holds beside the pool: tensors and JSON."""
+        """What a checkpoint holds in addition to the pool: tensors and JSON."""
         return {}, {}
 
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
@@ -216,7 +216,7 @@ class MethodHooks(MethodTools):
         return {}
 
     def server_bytes(self) -> int:
-        """Bytes that the method keeps on the server beside the models of the pool, for the summary: hypernetworks."""
+        """Bytes that the method keeps on the server in addition to the pool, for the summary: hypernetworks."""
         return 0
 
     def repeated_bytes(self) -> int:
@@ -230,5 +230,5 @@ class MethodHooks(MethodTools):
 
     def served_bytes(self) -> Sequence[float] | None:
         """Bytes of the model that each client is served, index client - 1, where they are not ``personal_bytes``: of
-        methods whose clients keep more than that model, or need a shared one beside what they keep."""
+        methods whose clients keep more than that model, or also need a shared one."""
         return None

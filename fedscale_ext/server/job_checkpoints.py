@@ -62,7 +62,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is, beside the states of its components.
+    """How far a job is, in addition to the states of its components.
 
     Attributes:
         clock_s: The virtual clock.

@@ -66,7 +66,7 @@ class MethodTools(MethodTraits, Coordinator):
         self.spent_macs = 0.0  # of all clients' training, in the rounds of ``history``
         self.code = code_digest(type(self))
         self.resumed: list[dict[str, Any]] = []  # after which rounds this job was resumed
-        self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients are handed beside models, by kind
+        self.client_tensors_by_kind: dict[str, ClientTensors] = {}  # what clients also receive, by kind
         self.notices: dict[str, None] = {}  # different sentences of :meth:`notice`, in their order
         self.deadline = DeadlineNotices(config, self.notice)
         self._internals: dict[str, Any] = {}
@@ -126,8 +126,8 @@ class MethodTools(MethodTraits, Coordinator):
         return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs, last=last)
 
     def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
-        """What clients did beside training in this round counts towards it: sums over them, and how many virtual
-        ``seconds`` it took."""
+        """Count what else than training clients did in this round: sums over them, and the virtual ``seconds`` that it
+        took."""
         self._other_work = OtherWork(seconds, forward_macs, download_bytes, upload_bytes)
 
     def keep_state(self) -> None:
@@ -150,7 +150,7 @@ class MethodTools(MethodTraits, Coordinator):
             self._internal_states[name] = state
 
     def download_bytes(self, item: WorkItem) -> int:
-        """Bytes that a client downloads for an item: the model, and what counts beside it."""
+        """Bytes that a client downloads for an item: the model, and what else counts."""
         model = self.pool[item.model].cost.bytes if item.bytes is None else item.bytes
         return model + self._tensor_bytes(item)
 

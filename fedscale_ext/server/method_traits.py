@@ -25,7 +25,7 @@ class About:
     Args:
         family: What makes clients' models differ, as "width" or "distillation".
         year: Year of the paper.
-        needs: What a job must have beside clients' samples and a plain model, as "public samples".
+        needs: What a job must have in addition to clients' samples and a plain model, as "public samples".
 
     """
 
@@ -58,7 +58,7 @@ class MethodTraits:
     reduces: ClassVar[bool] = True
     #: Whether the server learns from states of clients' models. If not, executors return none, and ``means`` is empty.
     needs_states: ClassVar[bool] = True
-    #: What :meth:`aggregate` learns of clients beside the means, if it uses any: noise does not cover it.
+    #: What :meth:`aggregate` learns of clients in addition to the means, if it uses any: noise does not cover it.
     unprotected: ClassVar[str] = ""
 
     #: Options of a job that the method cannot have, and why; a subclass adds to those of its base.

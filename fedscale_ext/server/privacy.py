@@ -111,7 +111,7 @@ def check_work(method: str, items: Sequence["WorkItem"], pool: "ModelPool") -> N
 
 class JobPrivacy:
     """The noise, the norm and the account of a job; ``eligible`` bool [clients], ``reachable`` those who are ever
-    online, ``unprotected`` what the method learns of clients beside the means (see ``MultiModelAggregator``)."""
+    online, ``unprotected`` what the method learns of clients in addition to the means (see ``MethodTraits``)."""
 
     def __init__(self, config: JobConfig, eligible: np.ndarray, reachable: np.ndarray, unprotected: str) -> None:
         self._job, self._wanted = config.job, config.fedscale.num_participants

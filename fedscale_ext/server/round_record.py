@@ -14,7 +14,7 @@ from fedscale_ext.submodels.model_pool import ModelPool
 
 @dataclass(frozen=True)
 class OtherWork:
-    """What clients did in a round beside training, summed over them; ``seconds`` are virtual ones that it lasted."""
+    """What else than training clients did in a round, summed over them; ``seconds`` are virtual ones that it lasted."""
 
     seconds: float = 0.0
     forward_macs: float = 0.0
@@ -51,7 +51,7 @@ def round_record(
         learning_rate: the clients' in this round.
         download_bytes: bytes that a client downloads for an item.
         upload_bytes: bytes that a client uploads for an item.
-        other_work: what clients did beside training (``MethodTools.charge``).
+        other_work: what clients did in addition to training (``MethodTools.charge``).
 
     """
     cost = {model.key: model.cost for model in pool}

@@ -32,7 +32,7 @@ from fedscale_ext.training.local_training import seed_layers
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Unit
 
-EVENT = "around_training"  # of a unit that does it, beside FedScale's events; and the round in its streams' keys
+EVENT = "around_training"  # of a unit that does it, a further event; and the round in its streams' keys
 SECTIONS = ("before", "after")  # of its answer
 
 

@@ -24,7 +24,7 @@ from fedscale_ext.tasks.update_checks import Rejected, checked_tensors
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Dropped, Unit
 
-EVENT = "statistics"  # of a unit that measures them, beside FedScale's events
+EVENT = "statistics"  # of a unit that measures them, in addition to FedScale's events
 SUMS = "sums"  # name of the section that holds them
 _DROPPED_PATHS = ("StochasticDepth", "DropPath")  # of torchvision and timm
 _MEAN, _VARIANCE = "running_mean", "running_var"

@@ -33,7 +33,7 @@ from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.reading import read_json
 from fedscale_ext.util.tensor_files import write_atomic
 
-EVENT = "calibrate"  # of a unit that measures, beside FedScale's events
+EVENT = "calibrate"  # of a unit that measures, in addition to FedScale's events
 # Longest calibration of one spec on one device. On a GPU, the first step of a size looks for kernels and is recorded.
 BUDGET_S = {"cpu": 2.0, "cuda": 20.0}
 _REVISION = 2  # of the ways to train: choices that older ones were measured for do not count

@@ -1,4 +1,4 @@
-"""Tensors that clients receive beside their models and return beside their updates.
+"""Tensors that clients receive in addition to their models and return in addition to their updates.
 
 A device would keep some of them itself: control variates, masks, personal layers. Here the server's side keeps them in
 files. A unit's message has a section of them for each client, and the answer has the next ones. Executors keep the
@@ -66,7 +66,7 @@ class ClientTensors:
         """Prepare for the items of a round, before clients receive them; nothing by default."""
 
     def traffic_bytes(self, item: WorkItem) -> int:
-        """Return the bytes in each direction that count as traffic beside the item's own; none by default."""
+        """Return the bytes in each direction that count as traffic in addition to the item's own; none by default."""
         return 0
 
     def template(self, key: str) -> State:

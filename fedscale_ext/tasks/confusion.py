@@ -38,7 +38,7 @@ def check_confusion(
         header: The unit's.
         section: The section.
         counts: int64 [clients], test samples of each of the unit's clients.
-        correct: float64 [clients], correct answers by the figures beside it.
+        correct: float64 [clients], correct answers by the figures that come with it.
 
     """
     confusion = read_confusion(header, section)

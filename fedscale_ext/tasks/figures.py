@@ -2,7 +2,7 @@
 
 With ``mask_test``, a unit's figures have three further columns (:data:`MASKED_COLUMNS`): the same test with the logits
 of classes that the client has no training samples of set to zero. They are what counts for the model that a client is
-served; the plain ones count for global models, and stand beside.
+served; the plain ones count for global models, and are also reported.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

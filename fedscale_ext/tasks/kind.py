@@ -133,10 +133,10 @@ class Dispatcher(Protocol):
         """Cut a unit so that each part fits into a message, and its answer, which has clients' states if ``states``."""
 
     def tensors_to_test(self, key: str) -> list[ClientTensors]:
-        """Return the tensors that clients get beside the model of a key of an evaluation."""
+        """Return the tensors that clients get in addition to the model of a key of an evaluation."""
 
     def tensors_for(self, items: Sequence[WorkItem]) -> list[ClientTensors]:
-        """Return the tensors that the clients of these items get beside models."""
+        """Return the tensors that the clients of these items get in addition to models."""
 
     def tensor_arguments(self, client_tensors: Sequence[ClientTensors], items: Sequence[WorkItem]) -> dict[str, Any]:
         """Return arguments of ``make_unit`` that make a unit carry these tensors."""
@@ -163,7 +163,7 @@ class JobContext:
     population: Population
     capacity: np.ndarray  #: float64 [clients], MACs per sample that each client's device affords
     eligible: np.ndarray  #: bool [clients], who may train
-    client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get beside models, by kind
+    client_tensors_by_kind: Mapping[str, ClientTensors]  #: tensors that clients get in addition to models, by kind
     returns: Returns  #: what executors return of the models that clients train
     reestimates_statistics: bool  #: whether BatchNorm statistics are re-estimated before tests
     masks_tests: bool  #: whether clients are tested with masked logits, too

@@ -32,7 +32,7 @@ from fedscale_ext.tasks.units import SPREAD, plan_units
 from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section
 
-EVENT = "personalise"  # of a unit that does it, beside FedScale's events; and the round in its streams' keys
+EVENT = "personalise"  # of a unit that does it, a further event; and the round in its streams' keys
 
 
 def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) -> list[Unit]:

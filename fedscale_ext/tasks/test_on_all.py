@@ -20,7 +20,7 @@ from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Dropped, Unit
 
-EVENT = "test_on_all"  # of a unit that does it, beside FedScale's events
+EVENT = "test_on_all"  # of a unit that does it, in addition to FedScale's events
 _UNIT_SAMPLES = 32_768  # of a unit of clients' own versions, about
 
 

@@ -1,4 +1,4 @@
-"""What the last test of clients' personal models received beside them, kept in the job's folder for predictions.
+"""What the last test of clients' personal models received in addition, kept in the job's folder for predictions.
 
 Clients' own tensors are in files of their own (``client_files.py``). Of the server's, a prediction needs the shared
 tensors that tests receive, such as FedProto's prototypes, and the method's objective in tests.

@@ -49,7 +49,7 @@ def plan(
         items: what each client trains.
         cohort: how many of them train side by side.
         weights: of each client's state in the mean of its model.
-        client_tensors: tensors that the round's clients get beside models.
+        client_tensors: tensors that the round's clients get in addition to models.
 
     """
     job = dispatcher.job
@@ -186,8 +186,8 @@ def _returned_tensors(
     trained: Sequence[dict[str, Any] | Exception],
     states: CohortState,
 ) -> dict[int, dict[str, State]]:
-    """The tensors that the clients from ``begin`` on return beside their states, by index in the unit and kind; a
-    client without a finite control variate has failed."""
+    """The tensors that the clients from ``begin`` on also return, by index in the unit and kind; a client without a
+    finite control variate has failed."""
     returned: dict[int, dict[str, State]] = {}
     for index in range(begin, len(results)):
         result, conf = trained[index - begin], confs[index]
@@ -252,7 +252,7 @@ def _encoded_states(states: CohortState, results: Sequence[Mapping[str, Any]], b
 def _encoded_tensors(
     returned: Mapping[int, Mapping[str, State]], results: Sequence[Mapping[str, Any]]
 ) -> dict[str, bytes]:
-    """A section for each kind of tensors that a client returns beside its state, unless it failed."""
+    """A section for each kind of tensors that a client also returns, unless it failed."""
     return {
         section_name(kind, index): wire.tensors_to_bytes(new)
         for index, kinds in returned.items()

@@ -49,7 +49,7 @@ def checked_update(item: WorkItem, result: Mapping[str, Any], task: Task, norms:
 
 
 def check_training_report(result: Mapping[str, Any], samples: int, steps: int, seen: int, norms: bool = False) -> None:
-    """Raise Rejected unless the figures beside an update can be right.
+    """Raise Rejected unless the figures that come with an update can be right.
 
     The client has ``samples`` samples. It was to train ``steps`` steps, which see ``seen`` samples in all.
     """

@@ -25,7 +25,7 @@ class Augmentation:
     """Random flips, crops and RandAugment of pictures.
 
     Attributes:
-        crop: Whether pictures are shifted by up to ``PAD`` pixels each way, beside flipping.
+        crop: Whether pictures are shifted by up to ``PAD`` pixels each way, in addition to flipping.
         black: A black pixel, normalised, [C, 1, 1].
         white: A white pixel, [C, 1, 1]; None turns RandAugment off.
 

@@ -5,9 +5,10 @@ product of the layer's input x_s [B, in] and its output's gradient g_s [B, out]:
 
     W_t = a_t W_0 + sum_{s <= t} c_ts g_s^T x_s
 
-Momentum, weight decay and the prox term only change the scalars a and c. While the rows of all steps are few beside the
-layer's size, storing x and g is less work than writing W_t. No client has a copy of the weights, and W_0 is read once
-for the whole cohort. A round's mean needs only the sum of the clients' changes, which is one product of large matrices.
+Momentum, weight decay and the prox term only change the scalars a and c. While the rows of all steps are few compared
+with the layer's size, storing x and g is less work than writing W_t. No client has a copy of the weights, and W_0 is
+read once for the whole cohort. A round's mean needs only the sum of the clients' changes, which is one product of large
+matrices.
 
 Shapes use K for clients, B for the samples of a step, R = steps * B for the rows of all steps.
 """
