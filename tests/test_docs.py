@@ -28,13 +28,25 @@ def test_the_hyperparameters_of_the_methods_pages_are_current() -> None:
 
 def test_each_method_has_its_hyperparameters_on_the_page_that_the_index_links() -> None:
     folder = ROOT / "docs" / "methods"
-    index = (folder / "index.md").read_text(encoding="utf-8")
-    page_of = dict(re.findall(r"^\| \[`(\w+)`\]\((\w+\.md)\)", index, re.M))
+    page_of = pages_of_methods()
     has_some = {name for name in method_names() if dataclasses.fields(method_class(name).Params)}
     for name in method_names():
         page = (folder / page_of[name]).read_text(encoding="utf-8")
         assert blocks(page).count(name) == (name in has_some), name
         assert f"fedscale driver start {name} " in page, name
+
+
+def test_the_module_of_each_paper_names_the_page_that_leads_from_the_paper_to_the_code() -> None:
+    for name, page in pages_of_methods().items():
+        if name != "local":  # no paper
+            module = sys.modules[method_class(name).__module__]
+            assert f"\nPaper to code, section by section: docs/methods/{page}.\n" in (module.__doc__ or ""), name
+
+
+def pages_of_methods() -> dict[str, str]:
+    """The page of each method, as the index links it."""
+    index = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\| \[`(\w+)`\]\((\w+\.md)\)", index, re.M))
 
 
 def test_the_pages_of_methods_have_one_form() -> None:

@@ -1,6 +1,8 @@
 """FedAdam (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server.
 
 FedScale has no FedAdam and no keys for it: the defaults are the paper's constants.
+
+Paper to code, section by section: docs/methods/averaging.md.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""FedAvg (McMahan et al. 2017, Algorithm 1): one model, averaged with the clients' numbers of samples."""
+"""FedAvg (McMahan et al. 2017, Algorithm 1): one model, averaged with the clients' numbers of samples.
+
+Paper to code, section by section: docs/methods/averaging.md.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

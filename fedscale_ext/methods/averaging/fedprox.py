@@ -1,4 +1,7 @@
-"""FedProx (Li et al., MLSys 2020): FedAvg whose clients are pulled towards the global model."""
+"""FedProx (Li et al., MLSys 2020): FedAvg whose clients are pulled towards the global model.
+
+Paper to code, section by section: docs/methods/averaging.md.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

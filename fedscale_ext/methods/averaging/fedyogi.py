@@ -1,4 +1,7 @@
-"""FedYogi (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server."""
+"""FedYogi (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server.
+
+Paper to code, section by section: docs/methods/averaging.md.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -8,6 +8,8 @@ Departures from the paper:
   evenly, so that p_k weighs them in both sums; with q = 0 this is FedAvg.
 * Powers of losses are taken of losses in units of the largest one where they would not fit into doubles.
 * Only parameters are trained. BatchNorm's running statistics take the clients' mean, as with the other servers.
+
+Paper to code, section by section: docs/methods/averaging.md.
 """
 
 import math

@@ -12,6 +12,8 @@ Departures from the paper:
 * Clients step with the job's optimiser, the server's model by SGD.
 
 The only public code (SCARLET's, a third party's) tests with temperature 0.5. The paper's 0.1 is the default.
+
+Paper to code, section by section: docs/methods/distillation.md.
 """
 
 from dataclasses import dataclass

@@ -11,6 +11,8 @@ Departures from the paper and the public code:
 * It ends when that loss has not fallen for ``patience`` steps. It is judged about ten times in so many steps, and after
   the last.
 * The teacher answers without augmentation, once for all steps.
+
+Paper to code, section by section: docs/methods/distillation.md.
 """
 
 from collections.abc import Mapping, Sequence

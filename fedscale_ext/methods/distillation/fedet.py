@@ -10,6 +10,8 @@ those whose own class differs are the disagreeing ones, with the same weights. T
 gets the head of the server's model.
 
 Code of the authors is not public: this follows the paper, with values of a third party's class where it names none.
+
+Paper to code, section by section: docs/methods/distillation.md.
 """
 
 from collections.abc import Mapping, Sequence

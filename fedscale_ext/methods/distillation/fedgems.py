@@ -18,6 +18,8 @@ Departures from the paper:
 
 A third party's class teaches samples that the server has right by CE alone, and those that no model has right by all
 clients' mean.
+
+Paper to code, section by section: docs/methods/distillation.md.
 """
 
 from dataclasses import dataclass

@@ -12,6 +12,8 @@ Departures from the paper and the public code:
   there is none.
 * Clients that do not take part neither report nor digest anything.
 * Both losses step with the job's optimiser (the code's: Adam 1e-3).
+
+Paper to code, section by section: docs/methods/distillation.md.
 """
 
 from dataclasses import dataclass

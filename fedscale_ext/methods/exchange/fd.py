@@ -10,6 +10,8 @@ Departures from the paper:
   round's steps.
 * Not all clients take part in a round. The others' mean is of the round before, for those who took no part too.
 * The paper's federated augmentation, which sends samples, is another method.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -20,6 +20,8 @@ Departures from the paper and the public code:
 * Clients draw as many generated features in a step as it has samples.
 * Not all clients take part in a round. Classes are drawn by the samples of the last round's participants.
 * The training loss that a job shows is the sum of both losses.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -11,6 +11,8 @@ Departures from the paper:
 * Prototypes come from a pass over the client's samples after training, in evaluation.
 * All clients are tested with the newest head. The paper tests a client after its local training, as
   ``test_around_training`` does.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -26,6 +26,8 @@ Departures from the paper and the public code:
 * BatchNorm statistics and vectors travel whole.
 * Not all clients take part in a round. A client downloads what the mentee's updates have taken since its last update
   that counted, or the whole mentee where that is less. Its first download is the whole mentee.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Mapping, Sequence

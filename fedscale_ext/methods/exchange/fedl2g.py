@@ -16,6 +16,8 @@ Departures from the paper and the public code:
 * Gradients are those of the network in evaluation: its dropout is off, and its BatchNorm uses running statistics.
 * The public code clips gradients at norm 100, at clients and the server. Here clients clip by ``clip_norm``.
 * Not all clients take part in a round. A class that no participant studied keeps its vector.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Mapping, Sequence

@@ -19,6 +19,8 @@ Departures from the paper and the public code:
 * Each last layer also runs on its own network's features, and nothing reads that. The MACs count it.
 * The shared model is not tested alone: its head is trained for fused representations.
 * Clients that do not take part keep their own models and projectors as they are.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -16,6 +16,8 @@ Departures from the paper and the public code:
 * A client may predict any class that has a global prototype. The public code tests it among its own classes, as
   ``mask_test`` does here.
 * Not all clients take part in a round. A class that no participant has keeps its global prototype.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -13,6 +13,8 @@ Departures from the paper and the public code:
 
 * Not all clients take part in a round. The server learns only from the round's participants.
 * Batches of the server are drawn from a stream of the job's seed.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -11,6 +11,8 @@ Departures from the paper:
   together.
 * The training loss that a job shows is the sum of both models' losses.
 * Clients that do not take part keep their own models as they are.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from dataclasses import dataclass

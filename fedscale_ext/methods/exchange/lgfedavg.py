@@ -9,6 +9,8 @@ Departures from the paper:
   architecture.
 * The paper's ensemble for new clients and its auxiliary losses of the representation are left out.
 * Clients that do not take part in a round keep their representations, and get the new head with the next test.
+
+Paper to code, section by section: docs/methods/exchange.md.
 """
 
 from collections.abc import Sequence

@@ -7,6 +7,8 @@ went through each operator, by which OPA averages them. Until the search, each t
 the tier's budget, with the supernet's weights and running statistics. Stage 2 (3.2), a round in which nobody trains:
 the best path of each tier's bracket by the supernet's weights. Stage 3 (3.3): FedAvg of each tier's model by clients
 of that tier and above.
+
+Paper to code, section by section: docs/methods/fedoras.md.
 """
 
 from collections.abc import Mapping

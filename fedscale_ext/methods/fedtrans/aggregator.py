@@ -1,4 +1,11 @@
-"""FedTrans (Zhu et al., MLSys 2024, Algorithm 1): a chain of models that grows while it trains."""
+"""FedTrans (Zhu et al., MLSys 2024, Algorithm 1): a chain of models that grows while it trains.
+
+In a round, each participant trains one model that its device affords, drawn by its past losses. Each model becomes the
+mean of its clients' weights, and takes weights from smaller models (soft aggregation). If the newest model's loss has
+levelled out, a copy of it with its most active cells wider or deeper joins the chain.
+
+Paper to code, section by section: docs/methods/fedtrans.md.
+"""
 
 from collections import deque
 from collections.abc import Mapping

@@ -19,6 +19,8 @@ Departures from the paper and the public code:
   later, adds up n clients and divides by n - 1, which is not followed.
 * ``rescale``, which is not in the paper, scales generated tensors to the norm of trained ones. With ten exits they grow
   from block to block without it. It stops that, and did not make the network more accurate than no generated layers do.
+
+Paper to code, section by section: docs/methods/hypemefed.md.
 """
 
 import logging

@@ -10,6 +10,8 @@ Departures from the paper:
 * A type without participants is left out of the exchange, and keeps its model.
 * A type of the proxies' architecture begins as they do. Otherwise the mean of Eq. 10 would join separate basins.
 * ``knowledge_transfer.py``, ``proxy_models.py`` and ``fidelity_aggregation.py`` name those of their steps.
+
+Paper to code, section by section: docs/methods/moss.md.
 """
 
 from collections.abc import Mapping

@@ -16,6 +16,8 @@ W follows from the seed and never travels. Traffic counts a bit for each weight 
 a client's first round all weights count on the way down, and a bit for each channel on the way up. MACs are those of
 the structure, and in a client's first round those of the batch by which it prunes the whole model. What both sides
 really exchange here is dense.
+
+Paper to code, section by section: docs/methods/pruning.md.
 """
 
 import math

@@ -20,6 +20,8 @@ Traffic counts the filters of the skeleton, in SetSkel rounds the whole model an
 MACs of a step are those of a whole forward pass and of the gradients: convolutions have them for skeleton filters only,
 linear layers in full. What both sides really exchange and compute here is dense. Each client's network is kept in the
 job's folder, as a device would.
+
+Paper to code, section by section: docs/methods/pruning.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -17,6 +17,8 @@ server's copy of it stands for the device's. A channel belongs to all layers tha
 BatchNorm and its statistics go with it. Traffic counts overlapped entries and a bit for each channel, in both
 directions, by the mask at the round's start. MACs are those of the smaller network; virtual time is that of the network
 at the round's start. What both sides compute and exchange here is dense.
+
+Paper to code, section by section: docs/methods/pruning.md.
 """
 
 from collections.abc import Mapping

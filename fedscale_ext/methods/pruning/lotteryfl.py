@@ -15,6 +15,8 @@ Unstructured masks save bytes, not MACs: dense kernels compute zeros too. A clie
 weights, what is never pruned, and its mask in bits. It counts in both directions, by the mask at the round's start.
 What both sides really exchange here is dense. Training starts from the global model's BatchNorm statistics. Before a
 client's network is tested, they are measured on the client's own training samples.
+
+Paper to code, section by section: docs/methods/pruning.md.
 """
 
 from collections.abc import Mapping, Sequence

@@ -16,6 +16,8 @@ No public code is known. This follows the paper as specs of the baselines sum it
 Traffic counts the entries of the submodel and a bit for each channel, and gates on their way up. In a client's first
 round the whole model counts on the way down. MACs are those of the submodel. What both sides compute and exchange here
 is dense.
+
+Paper to code, section by section: docs/methods/pruning.md.
 """
 
 from collections.abc import Mapping

@@ -16,6 +16,8 @@ of a round, devices skip zeros (``skips_zeros``): all three products of a step h
 1 - sparsity of the MACs. An upload counts its values and a bit for each weight; a download is dense.
 What both sides really compute and exchange here is dense. What is tested, served and written at the end is the
 network of SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
+
+Paper to code, section by section: docs/methods/pruning.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping

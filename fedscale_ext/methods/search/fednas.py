@@ -15,6 +15,8 @@ Departures from the paper and the public code:
 * Weights step by the job's optimiser (the paper's: SGD, learning rate 0.025, momentum 0.9, weight decay 3e-4,
   clipping at 5), Adam's moments of the alphas start anew with each round. The learning rate falls as a cosine (DARTS's)
   over the rounds of the search, and again over those of the network that it derives.
+
+Paper to code, section by section: docs/methods/search.md.
 """
 
 from collections.abc import Mapping

@@ -16,6 +16,8 @@ Departures from the paper and the public code:
 
 A client that shrinks does so before it trains. The virtual clock takes its steps for those of the network before: only
 the client learns which operators go. The round's record counts the MACs that it really computed.
+
+Paper to code, section by section: docs/methods/search.md.
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,6 +8,8 @@ Departures from the paper and the public code:
 * Predictions are the mean of the exits' probabilities. The public code averages logits.
 * FedDyn's h is the mean over all clients, whatever they hold. It corrects what was trained in a round, as in the
   public code. Parameters are corrected; BatchNorm's statistics are averaged.
+
+Paper to code, section by section: docs/methods/depth.md.
 """
 
 import math

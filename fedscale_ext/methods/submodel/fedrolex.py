@@ -1,4 +1,11 @@
-"""FedRolex (Alam et al., NeurIPS 2022): HeteroFL whose submodels are windows that roll."""
+"""FedRolex (Alam et al., NeurIPS 2022): HeteroFL whose submodels are windows that roll.
+
+In a round, a client trains a window of each layer's channels, as wide as its level's rate. From round to round, windows
+begin one channel further and wrap around, so that all channels are trained. Each entry becomes the mean over the
+clients that trained it.
+
+Paper to code, section by section: docs/methods/width.md.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -7,6 +7,8 @@ covers it.
 Departures from the paper and the public code:
 
 * Running BatchNorm statistics are only those of the steps at p_max. The public code keeps some for each p.
+
+Paper to code, section by section: docs/methods/width.md.
 """
 
 from collections.abc import Mapping

@@ -27,6 +27,8 @@ Departures from the paper and the public code:
 * The public code has one threshold for all layers (FEMNIST). Here each layer has its own.
 * The public code never forgets an invariant neuron of the first layer. Here only the last two observed rounds count.
 * The public code divides zero by zero where a weight stays at zero. Here such a weight did not change.
+
+Paper to code, section by section: docs/methods/width.md.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,9 @@
 """HeteroFL (Diao et al., ICLR 2021): clients train the leading channels of one model.
 
+In a round, a client receives the leading channels of each layer at its level's rate, and trains them. Its activations
+are divided by the rate (Scaler), and it learns by the logits of its own classes (Masking Trick). Each entry becomes the
+mean over the clients that trained it.
+
 The public code is the repository diaoenmao/HeteroFL-…-Heterogeneous-Clients.
 
 Departures from the paper and the public code:
@@ -9,6 +13,8 @@ Departures from the paper and the public code:
   model without. Here ``mask_test`` is off unless asked for: the text masks only the loss, and FedTrans, whose baseline
   this is, tests all methods alike. With it, both accuracies are reported.
 * The scaler divides in testing too (``scaler``), and levels, not only the whole model, are tested.
+
+Paper to code, section by section: docs/methods/width.md.
 """
 
 from collections.abc import Iterator

@@ -7,6 +7,8 @@ Departures from the paper and the public code:
 
 * BatchNorm's statistics are re-estimated before models are tested. The public code tests with each batch's own.
 * The divergence is summed over classes, as it is defined. There it is their mean, as if gamma were divided by them.
+
+Paper to code, section by section: docs/methods/depth.md.
 """
 
 from dataclasses import dataclass

@@ -21,6 +21,8 @@ Departures from the paper and the public code:
 * ``rescale_layer``: while training, the code divides layers' outputs by r in front of BatchNorm. BatchNorm with a
   batch's own statistics divides that factor out again, but for its eps, which then counts r^2 times as much; nor does
   a gradient change. So there is no such division here. Layers without BatchNorm behind them have no rescaling.
+
+Paper to code, section by section: docs/methods/width.md.
 """
 
 from collections.abc import Mapping
