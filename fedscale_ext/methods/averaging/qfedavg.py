@@ -21,14 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.config.job_config import JobConfig
-from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     About,
+    ClientConfig,
     ClientSamples,
+    Cohort,
     CountMean,
     Excludes,
     Feature,
+    JobConfig,
     MultiModelClient,
     MultiModelExecutor,
     Positive,
@@ -39,7 +40,6 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.training.resident import Cohort
 from fedscale_ext.util.ranges import check_ranges
 
 _ORDINARY = 300.0  # largest logarithm of a loss to the power of q with which doubles are sure to add up well

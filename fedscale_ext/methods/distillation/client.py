@@ -24,13 +24,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import Bench, ClientConfig, ClientSamples, MultiModelClient, MultiModelExecutor, State
+from fedscale_ext.method import (
+    Bench,
+    ClientConfig,
+    ClientSamples,
+    Cohort,
+    MultiModelClient,
+    MultiModelExecutor,
+    State,
+    torch_stream,
+)
 from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import of_clients
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.models.final_layer import deepest
-from fedscale_ext.training.resident import Cohort
 
 LOGITS = "logits"  # name of what a client says
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
     ClientTensors,
     EvaluationPlan,
@@ -28,6 +27,7 @@ from fedscale_ext.method import (
     UserError,
     WorkItem,
     models,
+    torch_stream,
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
 from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor

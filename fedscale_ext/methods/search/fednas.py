@@ -28,10 +28,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.local_steps import batches, hold_out, trained_on
+from fedscale_ext.core.local_steps import batches, trained_on
 from fedscale_ext.method import (
     About,
+    ClientConfig,
     ClientSamples,
     Cost,
     Count,
@@ -51,7 +51,10 @@ from fedscale_ext.method import (
     Update,
     UserError,
     WorkItem,
+    hold_out,
     models,
+    optimizer_of,
+    result,
     stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
@@ -61,8 +64,6 @@ from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.supernet.family import mixed, path_of
 from fedscale_ext.training.adam import Adam
-from fedscale_ext.training.optimizers import optimizer_of
-from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 
 SEARCHED, DERIVED = "supernet", "derived"

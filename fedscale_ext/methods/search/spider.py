@@ -30,10 +30,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.local_steps import hold_out, trained_on
+from fedscale_ext.core.local_steps import trained_on
 from fedscale_ext.method import (
     About,
+    ClientConfig,
     ClientSamples,
     ClientState,
     ClientTensors,
@@ -52,8 +52,11 @@ from fedscale_ext.method import (
     Task,
     Update,
     WorkItem,
+    hold_out,
     models,
+    optimizer_of,
     personal_version,
+    result,
     stream,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
@@ -62,8 +65,6 @@ from fedscale_ext.methods.search.mixtures import mixture_of
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet.family import Searchable, tables
 from fedscale_ext.tasks.update_checks import Rejected
-from fedscale_ext.training.optimizers import optimizer_of
-from fedscale_ext.training.outcome import result
 from fedscale_ext.training.sgd import Pull, Sgd, Steps
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.ranges import check_ranges
