@@ -30,7 +30,7 @@ GROUPS = (
     KeyGroup(
         "Public samples",
         _keys("public_samples public_dir public_fraction public_classes public_alpha"),
-        "Methods that distil learn from these samples ([types of devices](device-types.md#public-data)).",
+        "Methods that distil learn from these samples ([public data](public-data.md)).",
     ),
     KeyGroup(
         "Devices",
