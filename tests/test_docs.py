@@ -120,6 +120,12 @@ def test_the_methods_page_has_each_method_with_the_data_of_its_paper() -> None:
     assert datasets == {name: method_preset(name).data for name in method_names()}
 
 
+def test_the_methods_page_has_the_families_of_the_command() -> None:
+    page = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
+    families = dict(re.findall(r"^\| \[`(\w+)`\]\S+ \| (.+?) \|", page, re.M))
+    assert families == {name: vars(method_class(name))["about"].family for name in method_names()}
+
+
 def test_the_methods_pages_have_the_figures_and_verdicts_of_the_claims() -> None:
     table = (ROOT / "evals" / "claims.md").read_text(encoding="utf-8")
     claims = {cells[1].split("](")[1].split(")")[0]: cells for cells in rows(table) if "ledger.md#" in cells[1]}
