@@ -1,6 +1,6 @@
 """What FedTrans's paper claims, as the orders that evals/claims.py looks for in this folder's results.
 
-Claims about a shape or a spread (F12, F16, F18 to F20, where F14 and F17 fall) are for people to judge from the tables.
+Claims about a shape or a spread (F12, F16, F18 to F20, where F14 and F17 fall) have no numeric rule: see the tables.
 """
 
 from collections.abc import Sequence

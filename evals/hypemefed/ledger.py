@@ -51,8 +51,8 @@ CLAIMS: dict[str, Claim] = {
 
 
 def costs(folder: Path) -> list[Judged]:
-    """H6 and H7. Parameters are counted, so that there is no chance in H6; each time of H7 is one measurement, so that
-    it is not decidable by one."""
+    """H6 and H7. Parameters are counted, so that there is no chance in H6; each time of H7 is one measurement, which
+    decides nothing."""
     path = folder / f"{COST}.json"
     if not path.is_file():
         return []

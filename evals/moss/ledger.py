@@ -10,7 +10,7 @@ time of M8 was measured.
 
 What rounds, time, energy and transmission until accuracies settle say (M4 to M7, and of M11): systems are left out that
 are no more accurate than local training, on devices' own samples and globally alike, as what has collapsed settles at
-once, and those of which a type settles at the last evaluation. Where that is Moss, nothing is decidable.
+once, and those of which a type settles at the last evaluation. Where that is Moss, the claim is open.
 """
 
 from evals.moss.arms import (

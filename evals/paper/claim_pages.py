@@ -23,7 +23,7 @@ def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str])
 
 
 def overview_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str]) -> list[str]:
-    """A line per paper: which claims hold and do not hold, and how many are not decidable."""
+    """A line per paper: which claims hold and do not hold, and how many are open."""
     lines = [f"| | {HOLDS} | {FAILS} | {OPEN} |", "|---|---|---|---|"]
     for folder, title in titles.items():
         of_paper = [one for at, one in judged if at == folder]

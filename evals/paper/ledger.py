@@ -4,11 +4,11 @@ A claim is a list of orders "figure of A > factor x figure of B - slack", looked
 
 * Jobs of one seed are compared; their differences are paired. An order is decided by three seeds or more, where the
   95 % interval of the mean difference by Student's t excludes zero: it holds above, it does not hold below. All else is
-  not decidable; ties decide nothing.
+  open; ties decide nothing.
 * Costs that grow with every round are compared at equal accuracy or at convergence (``orders.COMPARABLE``). Figures at
   equal rounds decide nothing.
 * A data set judges no systems that a linear model on raw inputs is above (floor_table.py).
-* On a data set, a claim does not hold where one of its orders does not, holds where all do, and else is not decidable.
+* On a data set, a claim does not hold where one of its orders does not, holds where all do, and else is open.
 * A claim holds where it does on one data set at least and every other one that could decide (three seeds, no floor
   above) agrees. It does not hold where it does not on one data set and holds on none.
 """
@@ -32,8 +32,9 @@ from evals.paper.orders import (
 from evals.paper.output import recorded_floors, rows_of
 from evals.paper.runs import Records, link
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable"
-NOT_RUN, LINEAR_ABOVE = "not run", "a linear model is above"
+HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
+NOT_RUN, LINEAR_ABOVE = "not run", "a linear model is more accurate"
+NO_RULE = "no numeric rule, see the table"
 MOST_WORDS = 12  # of a table's cell
 Published = Mapping[str, Mapping[str, float]]  # figures by column, by label
 LeavesOut = Callable[[Sequence[Row], Sequence[Row]], Mapping[tuple[str, str], str]]
@@ -45,7 +46,7 @@ class Claim:
     """``says`` in a sentence what the paper claims; ``orders`` are looked for in the results of ``script``, in all its
     tables at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
     ``published`` are the paper's figures by data set and label, of rows that were recorded without them. Without orders
-    people judge it from the script's tables: seeds cannot decide it. A table shows ``says``: ``MOST_WORDS`` at most."""
+    no numeric rule decides it: readers see the script's tables. A table shows ``says``: ``MOST_WORDS`` at most."""
 
     says: str
     script: str
@@ -57,7 +58,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Finding:
-    """One order on one data set; ``reason`` says why it is not decidable. Without means it was not run, or left out.
+    """One order on one data set; ``reason`` says why it is open. Without means it was not run, or left out.
     ``paper`` is the margin of the paper's own figures, where both are published."""
 
     order: Order
@@ -110,7 +111,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim's outcome with its evidence; ``reason`` is short, for a claim that is not decidable."""
+    """A claim's outcome with its evidence; ``reason`` is short, for a claim that is open."""
 
     name: str
     claim: Claim
@@ -132,7 +133,7 @@ def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row], publish
     finding = Finding(order, OPEN, count, means=one.means, interval=between, column=one.column,
                       paper=published_margin(order, one, published or {}))  # fmt: skip
     if one.column in COSTS:
-        return replace(finding, reason="costs only at equal rounds")
+        return replace(finding, reason="costs not at equal accuracy")
     if (floor := above_both(floor_rows, one.column, one.more, one.less)) is not None:
         return replace(finding, reason=f"{LINEAR_ABOVE}: {number(floor)} %")
     if between is None:
@@ -182,7 +183,7 @@ def combined(name: str, claim: Claim, evidence: Sequence[Evidence]) -> Judged:
     """A claim's outcome over all data sets."""
     outcomes = [one.outcome for one in evidence]
     if not claim.orders:
-        return Judged(name, claim, OPEN, evidence, "people judge it from the table")
+        return Judged(name, claim, OPEN, evidence, NO_RULE)
     if not evidence:
         return Judged(name, claim, OPEN, evidence, NOT_RUN)
     if HOLDS in outcomes and FAILS in outcomes:
@@ -205,7 +206,7 @@ def _shortest(reasons: Sequence[str]) -> str:
         return max(dict.fromkeys(others), key=others.count)
     if counts:
         return "fewer than three seeds"
-    return "some rows were not run" if reasons else "nothing is left to compare"
+    return "some rows were not run" if reasons else "every comparison was left out"
 
 
 def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
@@ -244,7 +245,7 @@ def _by_eye(rows: Sequence[Row], page: str, commands: Sequence[str]) -> Iterator
     order = Order("", "", "")
     for data in dict.fromkeys(row["data"] for row in rows if row["seeds"]):
         most = max(len(row["seeds"]) for row in rows if row["data"] == data)
-        yield Evidence(data, [Finding(order, OPEN, most, "for people to judge")], page, commands)
+        yield Evidence(data, [Finding(order, OPEN, most, NO_RULE)], page, commands)
 
 
 def enough(evidence: Evidence) -> bool:

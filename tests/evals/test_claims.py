@@ -145,7 +145,7 @@ def test_a_section_has_all_figures_and_intervals_and_commands_of_no_table() -> N
     lines = section_lines(_judged())
     assert lines[0] == "## X1" and "A is above B. **does not hold**." in lines
     assert "| [har](results.md#x) | accuracy % | A 75 | B 70 | +5 | 3 to 7 | 3 | holds |" in lines
-    assert "| mnist | accuracy % | A 1 | B 2 | -1 | – | 1 | not decidable: 1 seed |" in lines
+    assert "| mnist | accuracy % | A 1 | B 2 | -1 | – | 1 | open: 1 seed |" in lines
     assert lines[-5:] == ["", "```bash", "run y", "```", ""]
 
 

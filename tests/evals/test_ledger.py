@@ -97,7 +97,7 @@ def test_costs_at_equal_rounds_decide_nothing(row: MakeRow) -> None:
     claim = above(Order(COST, "A", "B", 1.6))
     rows = [row("A", [9, 9.1, 9.2], COST), row("B", [1, 1.1, 1.2], COST)]
     judgement = judged(claim, rows)
-    assert (judgement.outcome, judgement.reason) == (OPEN, "costs only at equal rounds")
+    assert (judgement.outcome, judgement.reason) == (OPEN, "costs not at equal accuracy")
     assert judgement.evidence[0].findings[0].interval is not None  # told all the same
     for name in ("TMACs at equal accuracy", "TMACs at convergence"):
         for one, values in zip(rows, ([1, 1.1, 1.2], [9, 9.1, 9.2]), strict=True):
@@ -120,8 +120,8 @@ def _floor(mean: float, all_samples: float = 0.0) -> dict[str, Any]:
 def test_no_system_is_judged_that_a_linear_model_is_above(row: MakeRow) -> None:
     rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
     judgement = judged(above(), rows, [_floor(75.5)])
-    assert (judgement.outcome, judgement.reason) == (OPEN, "a linear model is above")
-    assert judgement.evidence[0].findings[0].reason == "a linear model is above: 75.5 %"
+    assert (judgement.outcome, judgement.reason) == (OPEN, "a linear model is more accurate")
+    assert judgement.evidence[0].findings[0].reason == "a linear model is more accurate: 75.5 %"
     assert judged(above(), rows, [_floor(74.5)]).outcome == HOLDS  # above one of both
     assert judged(above(), rows, [{**_floor(99), "data": "other"}]).outcome == HOLDS
     assert judged(above(), rows, [{**_floor(99), "label": "central model"}]).outcome == HOLDS
@@ -166,7 +166,7 @@ def test_data_sets_have_to_agree(row: MakeRow) -> None:
 
 def test_a_claim_without_results_is_open() -> None:
     assert (judged(above(), []).outcome, judged(above(), []).reason) == (OPEN, "not run")
-    assert judged(Claim("a shape", "x"), []).reason == "people judge it from the table"
+    assert judged(Claim("a shape", "x"), []).reason == "no numeric rule, see the table"
 
 
 def recorded(folder: Path, accuracies: Mapping[str, Sequence[float]], *names: str) -> Records:
@@ -222,7 +222,7 @@ def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     judgement = judged(claim, rows)
     assert judgement.outcome == HOLDS and judgement.evidence[0].notes == ["left out, as it collapsed: C"]
     nothing = judged(Claim("", "x", claim.orders, lambda rows, floors: {("any", "A"): "collapsed"}), rows)
-    assert (nothing.outcome, nothing.reason) == (OPEN, "nothing is left to compare")
+    assert (nothing.outcome, nothing.reason) == (OPEN, "every comparison was left out")
 
 
 def test_fedtranss_accuracy_has_no_tolerance_of_its_own(row: MakeRow) -> None:
