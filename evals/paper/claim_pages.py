@@ -15,7 +15,7 @@ def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str])
     for folder, title in titles.items():
         of_paper = [one for name, one in judged if name == folder]
         lines += [f"## {title}", "", f"Causes and further trials: [discussion]({folder}/discussion.md).", ""]
-        lines += ["| | claim | verdict | ours | paper | seeds |", "|---|---|---|---|---|---|"]
+        lines += ["| | claim | verdict | ours | paper | number of seeds |", "|---|---|---|---|---|---|"]
         lines += [_claim_row(folder, one) for verdict in (HOLDS, FAILS, OPEN) for one in of_paper
                   if one.outcome == verdict]  # fmt: skip
         lines.append("")
@@ -114,7 +114,7 @@ def section_lines(one: Judged) -> list[str]:
     if not one.evidence:
         return [*lines, f"No results of `{one.claim.script}` are recorded for the rows that this claim compares.", ""]
     if any(finding.order.column for evidence in one.evidence for finding in evidence.findings):
-        lines += ["| data | figure | above | below | difference | 95 % interval | seeds | outcome |",
+        lines += ["| data | figure | above | below | difference | 95 % interval | number of seeds | outcome |",
                   "|---|---|---|---|---|---|---|---|"]  # fmt: skip
         for evidence in one.evidence:  # the first row of a data set has the link
             named = [_linked(evidence), *[evidence.data] * len(evidence.findings)]
