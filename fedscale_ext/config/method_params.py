@@ -18,7 +18,7 @@ def make_params(params: type, config: JobConfig) -> Any:
     """Make an instance of the frozen dataclass ``params`` from the job's values; types and ranges are checked.
 
     The dataclass may have three methods. The class method ``job_defaults(config) -> dict`` returns defaults that depend
-    on the rest of the job, such as the data set. ``lacks(config) -> list`` names missing settings, which UserError
+    on the rest of the job, such as the data set. ``missing_settings(config) -> list`` names missing settings, which UserError
     lists. ``follows_rounds(rounds) -> str`` is for :func:`changed_rounds`.
 
     UserError also for a misspelt key of another method. Its value does not bind this job, but a comparison of several
@@ -40,7 +40,7 @@ def make_params(params: type, config: JobConfig) -> Any:
         key, value, requirement = fault
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}")
     check_ranges(instance, method)
-    if hasattr(instance, "lacks") and (missing := instance.lacks(config)):
+    if hasattr(instance, "missing_settings") and (missing := instance.missing_settings(config)):
         *others, last = missing
         raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")
     return instance

@@ -54,10 +54,10 @@ class DeviceTypesParams:
 
     def __post_init__(self) -> None:
         check_ranges(self, self.method)
-        if self.types:  # lacks reports them with the other missing keys
+        if self.types:  # missing_settings reports them with the other missing keys
             check_dealt(self.method, "types", [type_key(name) for name in self.types], self.groups, self.ranges)
 
-    def lacks(self, config: JobConfig) -> list[str]:
+    def missing_settings(self, config: JobConfig) -> list[str]:
         """Keys that the job must set for such a method and does not, each with its meaning."""
         missing = [] if self.types else [f"{self.method}.types (the types' models, as in [resnet18, mobilenetv2])"]
         if config.job.public_samples or not self.needs_public:

@@ -367,7 +367,9 @@ class MultiModelAggregator(MethodHooks):
         # only now: a checkpoint has the notices before it, and the job may be resumed for more rounds
         end = end_notice(self.history, self.records.header["floor"], self.config)
         offline = offline_notice(self.population, self.eligible, self.history)
-        for sentence in filter(None, (self.unreached(), offline, untrained_notice(type(self), self.history), end)):
+        for sentence in filter(
+            None, (self.unfinished_notice(), offline, untrained_notice(type(self), self.history), end)
+        ):
             self.notice(sentence)
         result = JobResult(
             records=self.history,

@@ -203,7 +203,7 @@ class MethodHooks(MethodTools):
     def load_state(self, tensors: dict[str, torch.Tensor], data: dict[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
 
-    def unreached(self) -> str | None:
+    def unfinished_notice(self) -> str | None:
         """A sentence if the job ended before the method's main step, such as pruning or growth; else None."""
         return None
 

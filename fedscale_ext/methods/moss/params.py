@@ -64,10 +64,10 @@ class MossParams(DeviceTypesParams, WireParams):
                 "cross-entropy; remove one of them"
             )
 
-    def lacks(self, config: JobConfig) -> list[str]:
+    def missing_settings(self, config: JobConfig) -> list[str]:
         """Taps, too, where WIRE matches layers of models whose family declares none. UserError for a named tap that is
         no module of its network."""
-        lacking = super().lacks(config)
+        lacking = super().missing_settings(config)
         self._check_taps(config)
         if self.wire == "ce":
             return lacking

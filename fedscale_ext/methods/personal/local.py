@@ -51,7 +51,7 @@ class LocalParams(DeviceTypesParams):
             if getattr(self, name) and not self.types:
                 raise UserError(f"local.{name} deals types to clients, and local.types names none; give it, too")
 
-    def lacks(self, config: JobConfig) -> list[str]:
+    def missing_settings(self, config: JobConfig) -> list[str]:
         """Nothing: without types there is the job's model."""
         return []
 

@@ -139,7 +139,7 @@ class HermesAggregator(PrunedTypesAggregator):
         self._held = channels.held_bytes(self.layout, self.active, self.pool[GLOBAL].state)
         return super().assign(round, participants)
 
-    def unreached(self) -> str | None:
+    def unfinished_notice(self) -> str | None:
         """Tell if no client has pruned, though some were to."""
         whole = all(bool(every.all()) for every in self.active.values())
         every = {group: active.shape[1] for group, active in self.active.items()}

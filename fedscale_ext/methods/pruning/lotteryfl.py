@@ -283,7 +283,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         """Serve each client its own part of the global model; test the whole beside."""
         return EvaluationPlan([personal_version(GLOBAL)] * self.task.num_clients, {GLOBAL: GLOBAL})
 
-    def unreached(self) -> str | None:
+    def unfinished_notice(self) -> str | None:
         """Tell if no client has pruned."""
         if (self.left != self.first_left).any():
             return None

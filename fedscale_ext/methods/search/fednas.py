@@ -286,7 +286,7 @@ class FedNASAggregator(FedAvgAggregator):
         """Serve every client the mixture, later the derived network."""
         return EvaluationPlan([self.model] * self.task.num_clients, {"global": self.model})
 
-    def unreached(self) -> str | None:
+    def unfinished_notice(self) -> str | None:
         """What the job's end cut off: the search, or the training of its network. None where ``rounds`` did, which a
         notice before the first round tells."""
         if self.args.rounds <= self.params.search_rounds:

@@ -205,12 +205,12 @@ def test_a_client_that_begins_at_its_types_size_trains_and_tests_the_leading_cha
 def test_a_job_in_which_nobody_pruned_says_so_at_its_end() -> None:
     keys: dict[str, Any] = {"param_ratio": (1.0, 0.4), "groups": (3, 3)}
     aggregator = server(HermesAggregator, "hermes", **keys)
-    assert aggregator.unreached() == (
+    assert aggregator.unfinished_notice() == (
         "no client has pruned: that takes an accuracy of at least 0.5, hermes.threshold, on its validation samples"
     )
     for one in aggregator.active.values():
         one[2, -1] = False
-    assert aggregator.unreached() is None
-    assert server(HermesAggregator, "hermes", start="type", **keys).unreached() is None
+    assert aggregator.unfinished_notice() is None
+    assert server(HermesAggregator, "hermes", start="type", **keys).unfinished_notice() is None
     whole = server(HermesAggregator, "hermes", param_ratio=(1.0,), groups=(6,))
-    assert whole.unreached() is None  # nobody was to prune
+    assert whole.unfinished_notice() is None  # nobody was to prune

@@ -430,8 +430,8 @@ def test_what_reads_a_clients_change_as_its_training_is_refused(key: str, value:
 @pytest.mark.parametrize("keys", [{}, {"param_ratio": (1.0, 0.25), "groups": (3, 3)}])
 def test_a_job_in_which_nobody_pruned_says_so_at_its_end(keys: dict[str, Any]) -> None:
     aggregator = server(LotteryFLAggregator, "lotteryfl", **keys)
-    assert aggregator.unreached() == (
+    assert aggregator.unfinished_notice() == (
         "no client has pruned: that takes an accuracy above 0.5, lotteryfl.threshold, on its validation samples"
     )
     aggregator.left[4] -= 1
-    assert aggregator.unreached() is None
+    assert aggregator.unfinished_notice() is None

@@ -208,14 +208,17 @@ def test_a_job_too_short_for_its_search_says_so_before_it_begins(fednas: Any, ro
 def test_a_job_that_ends_before_its_search_says_so_at_its_end(fednas: Any) -> None:
     aggregator = fednas(search_rounds=2, rounds=9)
     play(aggregator, 1)
-    assert aggregator.unreached() == "the search did not end: no network is derived, and the whole supernet is served"
+    assert (
+        aggregator.unfinished_notice()
+        == "the search did not end: no network is derived, and the whole supernet is served"
+    )
     play(aggregator, 2)
-    assert aggregator.unreached() == "the job ended with the search: the network that it derived did not train"
+    assert aggregator.unfinished_notice() == "the job ended with the search: the network that it derived did not train"
     play(aggregator, 3)
-    assert aggregator.unreached() is None
+    assert aggregator.unfinished_notice() is None
     short = fednas(search_rounds=2, rounds=1)  # this one said so at its beginning
     play(short, 1)
-    assert short.unreached() is None
+    assert short.unfinished_notice() is None
 
 
 def test_the_summary_tells_that_a_budget_ended_the_search(job_file: Path, tmp_path: Path) -> None:
