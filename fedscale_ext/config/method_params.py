@@ -18,8 +18,8 @@ def make_params(params: type, config: JobConfig) -> Any:
     """Make an instance of the frozen dataclass ``params`` from the job's values; types and ranges are checked.
 
     The dataclass may have three methods. The class method ``job_defaults(config) -> dict`` returns defaults that depend
-    on the rest of the job, such as the data set. ``missing_settings(config) -> list`` names missing settings, which UserError
-    lists. ``follows_rounds(rounds) -> str`` is for :func:`changed_rounds`.
+    on the rest of the job, such as the data set. ``missing_settings(config) -> list`` is what UserError lists.
+    ``follows_rounds(rounds) -> str`` is for :func:`changed_rounds`.
 
     UserError also for a misspelt key of another method. Its value does not bind this job, but a comparison of several
     methods would otherwise ignore the key in each job.
