@@ -126,7 +126,7 @@ def test_a_digest_brings_a_model_nearer_to_what_was_told() -> None:
 
 def test_without_public_samples_it_trains_as_any_client_from_what_it_keeps() -> None:
     state = floating_tensors(network(3).state_dict())
-    settings = conf(3, client_state=state, shared_tensors=None, round="personalise")
+    settings = conf(3, client_state=state, shared_tensors=None, returns_tensors=False, round="personalise")
     result = client(settings).train(samples(20), network(), settings)
     plain = client_settings(3, round="personalise")
     expected = MultiModelClient(plain, NO_BENCH).train(samples(20), network(3), plain)
