@@ -96,7 +96,7 @@ def test_steps_of_other_losses_are_recorded_anew(monkeypatch: pytest.MonkeyPatch
                         (ScaleFLClient, KD), (DepthFLClient, {}), (DepthFLClient, {"consistency": 0.1})]:  # fmt: skip
         confs = [client_settings(client, local_steps=1, **kd) for client in range(2)]
         cohort.restore(module.state_dict())
-        trainer(confs[0]).train_cohort(data, cohort, confs)
+        trainer(confs[0], NO_BENCH).train_cohort(data, cohort, confs)
         seen.append(len(cohort.recorded))
     assert seen == [1, 2, 3, 3, 4, 4]  # the weight of DepthFL's divergences changes in each round: never recorded
 
