@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsParams
+from fedscale_ext.methods.submodel.capacity_levels import LevelsParams
 from fedscale_ext.util.ranges import Count, Fraction, NotNegative, Positive, Range
 
 
@@ -43,7 +43,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class HypeMeFedParams(Options, ExitLevelsParams):
+class HypeMeFedParams(Options, LevelsParams):
     """Hyperparameters of HypeMeFed.
 
     Levels are prefixes of the model: each ends in an exit.

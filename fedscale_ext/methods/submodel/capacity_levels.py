@@ -7,13 +7,14 @@ the pool: its state is cut out of the whole's, and ``means`` is the count-mean o
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fedscale_ext.method import (
     EvaluationPlan,
     IndexMap,
+    JobConfig,
     ModelSpec,
     MultiModelAggregator,
     Population,
@@ -30,6 +31,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.groups import ranked_levels
 from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.server.announcements import ModelChoice
+from fedscale_ext.util.ranges import check_ranges
 
 
 def check_rates(key: str, rates: Sequence[float]) -> None:
@@ -57,15 +59,6 @@ def check_shares(key: str, shares: Sequence[float] | None, levels: int, what: st
         raise UserError(f"{key} is {list(shares)}; shares must add up to 1, and these add up to {sum(shares):g}")
 
 
-def check_drawn(method: str, levels: str, shares: Sequence[float] | None) -> None:
-    """Raise UserError where ``shares`` are set and ``levels`` draws nothing from them."""
-    if shares is not None and levels not in ("fix", "dynamic"):
-        raise UserError(
-            f"{method}.shares is given and {method}.levels is {levels}, which draws nothing; set {method}.levels to "
-            f"fix, or remove {method}.shares"
-        )
-
-
 def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray) -> np.ndarray:
     """Draw levels from shares among the affordable ones.
 
@@ -83,6 +76,45 @@ def drawn_levels(affordable: np.ndarray, shares: Sequence[float], u: np.ndarray)
     weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, largest)
     edges = weights.cumsum(axis=1)
     return (u[:, None] >= edges / edges[:, -1:]).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class LevelsParams:
+    """Hyperparameters of methods with levels.
+
+    Attributes:
+        levels: ``capacity`` gives each client the largest level whose MACs it affords. ``groups`` makes levels as large
+            as ``groups`` says; it is the default where ``groups`` is given. ``fix`` draws levels once from ``shares``,
+            among those that a client affords.
+        groups: Clients of each level, smallest level first, in the order of ``groups_by``.
+        shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal.
+
+    """
+
+    levels: Literal["capacity", "groups", "fix"] = "capacity"
+    groups: tuple[int, ...] = ()
+    shares: tuple[float, ...] | None = None
+
+    method: ClassVar[str]
+
+    @classmethod
+    def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
+        """Set ``levels`` to groups where the configuration gives ``groups``."""
+        return {"levels": "groups"} if config.method_params().get("groups") else {}
+
+    def __post_init__(self) -> None:
+        check_ranges(self, self.method)
+        key = f"{self.method}.groups"
+        if self.levels == "groups" and not self.groups:
+            raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")
+        if self.groups and self.levels != "groups":
+            clash = f"{key} is given and {self.method}.levels is {self.levels}"
+            raise UserError(f"{clash}; give one of them (--set '{key}=[]' takes groups away)")
+        if self.shares is not None and self.levels not in ("fix", "dynamic"):
+            raise UserError(
+                f"{self.method}.shares is given and {self.method}.levels is {self.levels}, which draws nothing; set "
+                f"{self.method}.levels to fix, or remove {self.method}.shares"
+            )
 
 
 @dataclass(frozen=True)

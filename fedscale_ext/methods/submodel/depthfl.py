@@ -37,8 +37,8 @@ from fedscale_ext.method import (
     UserError,
     WorkItem,
 )
-from fedscale_ext.methods.submodel.capacity_levels import Level
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
+from fedscale_ext.methods.submodel.capacity_levels import Level, LevelsParams
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient
 from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
@@ -46,7 +46,7 @@ _HALF = 0.5  # of its full weight, below which a job tells that exits hardly lea
 
 
 @dataclass(frozen=True)
-class DepthFLParams(ExitLevelsParams):
+class DepthFLParams(LevelsParams):
     """Hyperparameters of DepthFL.
 
     Levels are prefixes of the model: each ends in an exit.

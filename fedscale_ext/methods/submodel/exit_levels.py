@@ -5,53 +5,16 @@ SenSys 2024, section 4.2), unless a method combines them otherwise.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from fedscale_ext.method import JobConfig, ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
+from fedscale_ext.method import ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
 from fedscale_ext.methods.groups import check_groups_fit
-from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_drawn, check_shares
+from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
-from fedscale_ext.util.ranges import check_ranges
-
-
-@dataclass(frozen=True)
-class ExitLevelsParams:
-    """Hyperparameters of methods whose levels end in exits.
-
-    Attributes:
-        levels: ``capacity`` gives each client the largest level whose MACs it affords. ``groups`` makes levels as large
-            as ``groups`` says; it is the default where ``groups`` is given. ``fix`` draws levels once from ``shares``,
-            among those that a client affords.
-        groups: Clients of each level, smallest level first, in the order of ``groups_by``.
-        shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal.
-
-    """
-
-    levels: Literal["capacity", "groups", "fix"] = "capacity"
-    groups: tuple[int, ...] = ()
-    shares: tuple[float, ...] | None = None
-
-    method: ClassVar[str]
-
-    @classmethod
-    def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """Set ``levels`` to groups where the configuration gives ``groups``."""
-        return {"levels": "groups"} if "groups" in config.method_params() else {}
-
-    def __post_init__(self) -> None:
-        check_ranges(self, self.method)
-        key = f"{self.method}.groups"
-        if self.levels == "groups" and not self.groups:
-            raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")
-        if self.groups and self.levels != "groups":
-            clash = f"{key} is given and {self.method}.levels is {self.levels}"
-            raise UserError(f"{clash}; give one of them (--set '{key}=[]' takes groups away)")
-        check_drawn(self.method, self.levels, self.shares)
 
 
 class MultiExitClient(MultiModelClient):
@@ -88,7 +51,7 @@ class MultiExitExecutor(MultiModelExecutor):
 class ExitLevelsAggregator(LevelsAggregator):
     """Base of methods whose levels are parts of a network with several exits.
 
-    Their ``Params`` extend :class:`ExitLevelsParams`.
+    Their ``Params`` extend :class:`LevelsParams`.
     """
 
     trains_exits: ClassVar[bool] = True

@@ -13,7 +13,7 @@ Paper to code, section by section: docs/methods/width.md.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,15 +32,14 @@ from fedscale_ext.method import (
     MultiModelExecutor,
     Population,
     Task,
-    UserError,
     WorkItem,
     models,
     stream,
 )
 from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import (
+    LevelsParams,
     RatesAggregator,
-    check_drawn,
     check_rates,
     check_shares,
 )
@@ -55,35 +54,32 @@ Widths = tuple[tuple[str, int], ...]  # channels by group
 
 
 @dataclass(frozen=True)
-class FjordParams:
+class FjordParams(LevelsParams):
     """Hyperparameters of FjORD.
 
     Attributes:
         p: Rates of channels that clients draw from, up to their p_max.
-        levels: ``capacity`` makes a client's p_max the largest rate whose MACs it affords. ``fix`` draws it once from
-            ``shares`` among these (the paper's tiers, which are uniform).
+        levels: ``capacity`` makes a client's p_max the largest rate whose MACs it affords. ``groups`` gives
+            each p_max to as many clients as ``groups`` says; it is the default where ``groups`` is given. ``fix`` draws
+            it once from ``shares`` among the affordable ones (the paper's tiers, which are uniform).
+        groups: Clients of each rate, smallest rate first, in the order of ``groups_by``.
         shares: Shares of the rates that ``levels: fix`` draws from, largest rate first.
-        groups: Number of clients of each rate, smallest rate first, in place of ``levels``. They are dealt in the
-            order of ``groups_by``.
         distil: In each step, the model of p_max learns from the labels and teaches the drawn one (self-distillation).
         each_width: The model of every p is also tested on all test samples.
 
     """
 
     p: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
-    levels: Literal["capacity", "fix"] = "capacity"
-    shares: tuple[float, ...] | None = None
-    groups: tuple[int, ...] = ()
     distil: bool = False
     each_width: bool = False
 
+    method: ClassVar[str] = "fjord"
+
     def __post_init__(self) -> None:
-        check_ranges(self, "fjord")
+        check_ranges(self, self.method)
         check_rates("fjord.p", self.p)
         check_shares("fjord.shares", self.shares, len(self.p))
-        if self.groups and (self.levels == "fix" or self.shares is not None):
-            raise UserError("fjord.groups is given with fjord.levels fix or fjord.shares; remove one of them")
-        check_drawn("fjord", self.levels, self.shares)
+        super().__post_init__()
 
 
 def drawn_widths(seed: int, round: int | str, client: int, choices: int, steps: int) -> list[int]:
@@ -190,10 +186,11 @@ class FjordAggregator(RatesAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, and choose each client's p_max."""
-        self.levels_by, self.shares = self.params.levels, self.params.shares
-        if self.params.groups:
-            check_groups_fit("fjord.groups", self.params.groups, len(self.params.p), task.num_clients)
-            self.levels_by, self.groups = "groups", self.params.groups
+        p = self.params
+        self.levels_by, self.shares = p.levels, p.shares
+        if p.levels == "groups":
+            check_groups_fit("fjord.groups", p.groups, len(p.p), task.num_clients)
+            self.groups = p.groups
         super().init_state(population, task)
 
     def objective(self, level: int) -> dict[str, Any]:

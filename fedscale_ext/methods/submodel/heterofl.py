@@ -26,8 +26,8 @@ import numpy as np
 from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
 from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import (
+    LevelsParams,
     RatesAggregator,
-    check_drawn,
     check_rates,
     check_shares,
 )
@@ -36,7 +36,7 @@ from fedscale_ext.util.ranges import check_ranges
 
 
 @dataclass(frozen=True)
-class HeteroFLParams:
+class HeteroFLParams(LevelsParams):
     """Hyperparameters of HeteroFL.
 
     The paper draws levels among all of them. So does a job whose ``capacity_model`` is its ``model``, which every
@@ -65,8 +65,6 @@ class HeteroFLParams:
 
     rates: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
     levels: Literal["capacity", "groups", "fix", "dynamic"] = "capacity"
-    groups: tuple[int, ...] = ()
-    shares: tuple[float, ...] | None = None
     scaler: bool = True
     mask: bool = True
     mask_test: bool = False
@@ -82,19 +80,14 @@ class HeteroFLParams:
         if list(self.rates) != sorted(self.rates, reverse=True):
             raise UserError(f"{self.method}.rates is {list(self.rates)}; the rates must fall")
         check_shares(f"{self.method}.shares", self.shares, len(self.rates))
-        if (self.levels == "groups") != bool(self.groups):
-            raise UserError(
-                f"{self.method}.levels is {self.levels} and {self.method}.groups is {list(self.groups)}; give sizes "
-                "with levels groups, and only with it"
-            )
-        check_drawn(self.method, self.levels, self.shares)
+        super().__post_init__()
 
     @classmethod
     def job_defaults(cls, config: JobConfig) -> dict[str, Any]:
-        """Prefer the job's own clipping norm and mask of tests; ``groups`` set ``levels`` to groups."""
+        """Prefer the job's own clipping norm and mask of tests."""
         clip = {} if config.job.clip_norm is None else {"clip_norm": config.job.clip_norm}
         mask = {"mask_test": config.job.mask_test}
-        return {**mask, **clip, **({"levels": "groups"} if "groups" in config.method_params() else {})}
+        return {**super().job_defaults(config), **mask, **clip}
 
 
 class HeteroFLAggregator(RatesAggregator):

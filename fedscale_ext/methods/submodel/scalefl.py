@@ -34,13 +34,13 @@ from fedscale_ext.method import (
     narrowed,
     window,
 )
-from fedscale_ext.methods.submodel.capacity_levels import Level
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, ExitLevelsParams, MultiExitClient
+from fedscale_ext.methods.submodel.capacity_levels import Level, LevelsParams
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 
 @dataclass(frozen=True)
-class ScaleFLParams(ExitLevelsParams):
+class ScaleFLParams(LevelsParams):
     """Hyperparameters of ScaleFL.
 
     The last level is the whole network.

@@ -177,7 +177,7 @@ def test_groups_give_the_weakest_the_smallest_p() -> None:
     assert aggregator.level_of.tolist() == [1, 0, 2, 2, 0, 2]
     with pytest.raises(UserError, match=r"fjord.groups is \[3, 3\]"):
         server(FjordAggregator, "fjord", p=[0.25, 1.0], groups=[3, 3], shares=None, clients=5)
-    with pytest.raises(UserError, match="remove one of them"):
+    with pytest.raises(UserError, match=r"fjord.groups is given and fjord.levels is fix; give one of them"):
         server(FjordAggregator, "fjord", p=[0.25, 1.0], groups=[3, 3], levels="fix")
 
 

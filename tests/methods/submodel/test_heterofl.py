@@ -156,7 +156,7 @@ def test_groups_put_the_weakest_on_the_narrowest_level(cls: type, method: str) -
     assert server(cls, method).selection_groups() is None
     with pytest.raises(UserError, match=rf"{method}.groups is \[3, 3\]; it must hold .* for each of 3 levels"):
         server(cls, method, rates=[1.0, 0.5, 0.25], groups=[3, 3])
-    with pytest.raises(UserError, match="give sizes with levels groups"):
+    with pytest.raises(UserError, match=rf"{method}.levels is groups; give their sizes"):
         server(cls, method, levels="groups")
-    with pytest.raises(UserError, match="and only with it"):
+    with pytest.raises(UserError, match=rf"{method}.groups is given and {method}.levels is fix"):
         server(cls, method, levels="fix", groups=[2] * 5)
