@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
 
 _SIDES = (1024, 100, 768)  # a product as they are in training: out of reach of the first-level cache, 100 rows
 
@@ -22,7 +22,7 @@ def training_gflop(networks: HyperNetworks, states: Sequence[Mapping[str, torch.
             sample = networks.sample(pair, holders[0])
             with FlopCounterMode(display=False) as counter:
                 network.gradients(sample, network.values, torch.empty_like(network.values))
-            total += counter.get_total_flops() / 1e9 * len(holders) * networks.options.epochs
+            total += counter.get_total_flops() / 1e9 * len(holders) * networks.params.epochs
     return total
 
 

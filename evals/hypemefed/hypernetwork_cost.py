@@ -28,9 +28,9 @@ import torch
 from evals.hypemefed.floor import core_gflops, training_gflop
 from evals.speed.machine import model_name
 from fedscale_ext import models
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
 from fedscale_ext.methods.hypemefed.pairs import pairs
-from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
 from fedscale_ext.models.multi_exit.family import prefix
 
@@ -76,7 +76,7 @@ def drawn_states(model: str, draw: torch.Generator) -> list[dict[str, torch.Tens
 def naive_parameters(model: str) -> list[int]:
     """Numbers in the naive network of each pair."""
     all_pairs, _ = pairs(shapes(model, 3), {"conv"})
-    return [parameters(pair, Options(variant="naive")) for pair in all_pairs]
+    return [parameters(pair, HyperNetworkParams(variant="naive")) for pair in all_pairs]
 
 
 def peak_mb() -> float:
@@ -89,7 +89,9 @@ def cell(model: str, label: str, precision: str, threads: int | None = None) -> 
     torch.set_num_threads(1)
     naive = label == "naive"
     epochs = 1 if naive else EPOCHS
-    options = Options(k=COMPONENTS[label], epochs=epochs, variant="naive" if naive else "low_rank", precision=precision)
+    options = HyperNetworkParams(
+        k=COMPONENTS[label], epochs=epochs, variant="naive" if naive else "low_rank", precision=precision
+    )
     draw = torch.Generator().manual_seed(0)
     states = drawn_states(model, draw)
     whole = shapes(model, 3)

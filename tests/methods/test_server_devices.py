@@ -9,8 +9,8 @@ import torch
 from pretend_device import DEVICE, Misplaced, PretendDevice, serial
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.params import Options as HyperOptions
+from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Transfers
 from fedscale_ext.util import torch_devices
@@ -28,7 +28,7 @@ ON_GPU = "what the method trains on the server runs on the GPU"
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    for method in ("hypemefed.generation", "moss.proxy_models"):
+    for method in ("hypemefed.hypernetworks", "moss.proxy_models"):
         monkeypatch.setattr(f"fedscale_ext.methods.{method}.in_threads", serial)
 
 
@@ -142,7 +142,7 @@ def test_hypernetworks_run_on_their_device_and_give_what_they_give_on_the_cpu(
         with PretendDevice() if device == DEVICE else nullcontext() as gpu:
             networks = HyperNetworks(
                 reference.shapes(),
-                HyperOptions(**{"k": 6, "hidden": 8, "lr": 5e-3, "epochs": 2, **options}),
+                HyperNetworkParams(**{"k": 6, "hidden": 8, "lr": 5e-3, "epochs": 2, **options}),
                 drawn,
                 device,
             )

@@ -18,8 +18,8 @@ from evals.speed.gpu.measurements import Measurements, Setting
 from evals.speed.task import CLASSES, SAMPLES, SHAPE
 from evals.speed.workload import module
 from fedscale_ext.core.types import State
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.moss.proxy_models import Public
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
@@ -203,7 +203,7 @@ def _moss(setting: Setting, device: torch.device) -> list[State]:
 def _hypemefed(setting: Setting, device: torch.device) -> list[State]:
     """What HypeMeFed's server generates after training on the participants of a VGG."""
     states = drawn_states("UniMiB", torch.Generator().manual_seed(0))
-    options = Options(k=4 if setting.small else 50, hidden=8 if setting.small else 512, epochs=1)
+    options = HyperNetworkParams(k=4 if setting.small else 50, hidden=8 if setting.small else 512, epochs=1)
     networks = HyperNetworks(shapes("UniMiB", 3), options, torch.Generator().manual_seed(1), device)
     networks.train(states)
     return networks.generate(states)

@@ -9,8 +9,8 @@ import torch
 from evals.hypemefed.hypernetwork_cost import EPOCHS, drawn_states, shapes
 from evals.speed import moss_server_step
 from evals.speed.gpu.measurements import Measurements, Setting
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 
 PART, CPU_PART = "server steps", "server steps on the CPU"
 _CPU = torch.device("cpu")
@@ -42,7 +42,7 @@ def _hypemefed(setting: Setting, device: torch.device) -> dict[str, Any]:
     """Train on the participants of ResNet-18 and generate, k = 100; in the second of two rounds."""
     model = "UniMiB" if setting.small else "ResNet-18"
     states = drawn_states(model, torch.Generator().manual_seed(0))
-    options = Options(k=4 if setting.small else 100, hidden=8 if setting.small else 512,
+    options = HyperNetworkParams(k=4 if setting.small else 100, hidden=8 if setting.small else 512,
                       epochs=1 if setting.small else EPOCHS)  # fmt: skip
     networks = HyperNetworks(shapes(model, 3), options, torch.Generator().manual_seed(1), device)
     times = []

@@ -17,9 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedscale_ext.methods.hypemefed.factorisation import Factors
+from fedscale_ext.methods.hypemefed import vectors
+from fedscale_ext.methods.hypemefed.factorisation import Factors, matrix_shape
 from fedscale_ext.methods.hypemefed.losses import Target, factor_loss, row_loss, weight_loss
 from fedscale_ext.methods.hypemefed.mlp import Mlp, backward, forward
+from fedscale_ext.methods.hypemefed.pairs import Pair
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 
 
 class Moments(NamedTuple):
@@ -103,3 +106,18 @@ class VectorNetwork(Network):
         loss, gradient = row_loss(outputs, target)
         backward(layers, self.parts[0].layers(into), rows, hidden, gradient)
         return loss
+
+
+def by_components(pair: Pair, params: HyperNetworkParams) -> bool:
+    """Whether the pair's network maps singular components; else it maps whole vectors."""
+    return pair.kind == "conv" and params.variant == "low_rank"
+
+
+def parts(pair: Pair, params: HyperNetworkParams) -> list[Mlp]:
+    """(f_A, f_B) for left and right components (section 4.4), or the one network for whole vectors."""
+    if by_components(pair, params):
+        source, target = pair.source_shapes["weight"], pair.target_shapes["weight"]
+        sides = list(zip(matrix_shape(source), matrix_shape(target), strict=True))
+    else:
+        sides = [(vectors.width(pair.kind, pair.source_shapes), vectors.width(pair.kind, pair.target_shapes))]
+    return [Mlp(inputs, params.hidden, outputs) for inputs, outputs in sides]

@@ -5,12 +5,12 @@ is nearer still. So errors stand beside those of other guesses.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from statistics import fmean
 
 import torch
 
-Tensors = Mapping[str, torch.Tensor]
+from fedscale_ext.methods.hypemefed.pairs import Tensors
 
 
 def weight_error(guess: Tensors, true: Tensors) -> tuple[float, float]:

@@ -9,11 +9,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 _NAME = re.compile(r"(block|exit)(\d+)\.(?:(.+)\.)?([^.]+)")
 _NORM = ("weight", "bias", "running_mean", "running_var")
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]  # by the last part of a tensor's name
+Tensors = Mapping[str, torch.Tensor]  # of a whole state or a part of it, by name
 
 
 @dataclass(frozen=True)

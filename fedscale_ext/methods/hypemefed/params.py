@@ -8,7 +8,7 @@ from fedscale_ext.util.ranges import Count, Fraction, NotNegative, Positive, Ran
 
 
 @dataclass(frozen=True)
-class Options:
+class HyperNetworkParams:
     """Hyperparameters of HypeMeFed's hypernetworks: the paper's values (section 5.1), ``hidden`` the public code's.
 
     Attributes:
@@ -43,7 +43,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class HypeMeFedParams(Options, LevelsParams):
+class HypeMeFedParams(HyperNetworkParams, LevelsParams):
     """Hyperparameters of HypeMeFed.
 
     Levels are prefixes of the model: each ends in an exit.

@@ -7,14 +7,14 @@ to many times the trained ones, and the mean with them. BatchNorm hides a convol
 clients' training does not bring it back.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
-State = Mapping[str, torch.Tensor]
+from fedscale_ext.methods.hypemefed.pairs import Tensors
 
 
-def trained_norms(trained: Sequence[tuple[State, float]], names: Iterable[str], start: State) -> dict[str, float]:
+def trained_norms(trained: Sequence[tuple[Tensors, float]], names: Iterable[str], start: Tensors) -> dict[str, float]:
     """The norm that each tensor of ``names`` is to have once it is generated.
 
     Args:

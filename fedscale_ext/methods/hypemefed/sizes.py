@@ -1,4 +1,4 @@
-"""Sizes of hypernetworks: a pair's layers, and the memory that all of them need, checked before they are created."""
+"""Sizes of hypernetworks: their parameters, and the memory that all of them need, checked before they are created."""
 
 from collections.abc import Collection, Sequence
 
@@ -6,32 +6,15 @@ import psutil
 import torch
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.hypemefed import vectors
-from fedscale_ext.methods.hypemefed.factorisation import matrix_shape
-from fedscale_ext.methods.hypemefed.mlp import Mlp
+from fedscale_ext.methods.hypemefed.hypernetwork import parts
 from fedscale_ext.methods.hypemefed.pairs import Pair
-from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.util.torch_devices import CPU
 
 
-def by_components(pair: Pair, options: Options) -> bool:
-    """Whether the pair's network maps singular components; else it maps whole vectors."""
-    return pair.kind == "conv" and options.variant == "low_rank"
-
-
-def parts(pair: Pair, options: Options) -> list[Mlp]:
-    """(f_A, f_B) for left and right components (section 4.4), or the one network for whole vectors."""
-    if by_components(pair, options):
-        source, target = pair.source_shapes["weight"], pair.target_shapes["weight"]
-        sides = list(zip(matrix_shape(source), matrix_shape(target), strict=True))
-    else:
-        sides = [(vectors.width(pair.kind, pair.source_shapes), vectors.width(pair.kind, pair.target_shapes))]
-    return [Mlp(inputs, options.hidden, outputs) for inputs, outputs in sides]
-
-
-def parameters(pair: Pair, options: Options) -> int:
+def parameters(pair: Pair, params: HyperNetworkParams) -> int:
     """Number of parameters of the pair's network."""
-    return sum(part.parameters for part in parts(pair, options))
+    return sum(part.parameters for part in parts(pair, params))
 
 
 def peak_bytes(sizes: Sequence[int], threads: int) -> int:
@@ -50,14 +33,14 @@ def peak_bytes(sizes: Sequence[int], threads: int) -> int:
     return 4 * (sum(sizes) + 4 * sum(sorted(sizes)[-threads:]))
 
 
-def check_memory(pairs: Collection[Pair], options: Options, threads: int, device: torch.device = CPU) -> None:
+def check_memory(pairs: Collection[Pair], params: HyperNetworkParams, threads: int, device: torch.device = CPU) -> None:
     """Raise UserError where the networks need more memory than the machine has, or the GPU that they train on."""
     on_gpu = device.type == "cuda"
     total = torch.cuda.get_device_properties(device).total_memory if on_gpu else psutil.virtual_memory().total
     threads = min(threads, len(pairs))
-    needed = peak_bytes([parameters(pair, options) for pair in pairs], threads)
+    needed = peak_bytes([parameters(pair, params) for pair in pairs], threads)
     if needed > total:
-        instead = "hypemefed.variant low_rank" if options.variant == "naive" else "a smaller hypemefed.hidden"
+        instead = "hypemefed.variant low_rank" if params.variant == "naive" else "a smaller hypemefed.hidden"
         raise UserError(
             f"the hypernetworks want {needed / 2**30:,.1f} GiB while {threads} of them train at once, and "
             f"{'the GPU' if on_gpu else 'this machine'} has {total / 2**30:,.1f} GiB; take {instead} or a smaller model"

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from fedscale_ext.methods.hypemefed.factorisation import to_matrix
-from fedscale_ext.methods.hypemefed.generation import HyperNetworks
-from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from tests.methods.hypemefed.reference import shapes, state
 
 CONVS = [f"block{block}.conv{j}.weight" for block in (2, 3) for j in (1, 2)]
@@ -12,7 +12,9 @@ SMALL = {"k": 6, "hidden": 24, "lr": 5e-3}
 
 
 def networks(threads=2, **options):
-    return HyperNetworks(shapes(), Options(**{**SMALL, **options}), torch.Generator().manual_seed(1), threads=threads)
+    return HyperNetworks(
+        shapes(), HyperNetworkParams(**{**SMALL, **options}), torch.Generator().manual_seed(1), threads=threads
+    )
 
 
 def clients():
@@ -79,7 +81,7 @@ def test_what_cannot_be_decomposed_ends_the_chain(monkeypatch):
 
     nets, states = networks(), clients()
     nets.train(states)
-    monkeypatch.setattr("fedscale_ext.methods.hypemefed.generation.product_factors", fail)
+    monkeypatch.setattr("fedscale_ext.methods.hypemefed.hypernetworks.product_factors", fail)
     assert sorted(nets.generate(states)[0]) == CONVS[:2]
     assert nets.not_finite == ["block3.conv1", "block3.conv2"]
 

@@ -14,17 +14,22 @@ from fedscale_ext.methods.hypemefed.factorisation import (
     to_matrix,
     to_weight,
 )
-from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, Moments, Network, VectorNetwork
+from fedscale_ext.methods.hypemefed.hypernetwork import (
+    HyperNetwork,
+    Moments,
+    Network,
+    VectorNetwork,
+    by_components,
+    parts,
+)
 from fedscale_ext.methods.hypemefed.losses import Target
-from fedscale_ext.methods.hypemefed.pairs import Pair, kinds, pairs
-from fedscale_ext.methods.hypemefed.params import Options
+from fedscale_ext.methods.hypemefed.pairs import Pair, Tensors, kinds, pairs
+from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.hypemefed.rescaling import factor_to
-from fedscale_ext.methods.hypemefed.sizes import by_components, check_memory, parts
+from fedscale_ext.methods.hypemefed.sizes import check_memory
 from fedscale_ext.methods.hypemefed.training import train
 from fedscale_ext.util.threads import in_threads
 from fedscale_ext.util.torch_devices import CPU, threads_on
-
-State = Mapping[str, torch.Tensor]
 
 
 class HyperNetworks:
@@ -40,7 +45,7 @@ class HyperNetworks:
     def __init__(
         self,
         shapes: Mapping[str, Sequence[int]],
-        options: Options,
+        params: HyperNetworkParams,
         generator: torch.Generator,
         device: torch.device = CPU,
         threads: int | None = None,
@@ -49,7 +54,7 @@ class HyperNetworks:
 
         Args:
             shapes: Shape of each tensor of the full model's state.
-            options: What the hypernetworks are like.
+            params: Hyperparameters of the hypernetworks.
             generator: Draws the initial values.
             device: Where the networks train and generate. States come from the CPU and generated tensors return to it.
             threads: How many pairs train at once; by default, as many as the machine has processors, and one on a GPU.
@@ -58,11 +63,11 @@ class HyperNetworks:
             UserError: The networks do not fit into memory.
 
         """
-        self.options, self.device = options, device
+        self.params, self.device = params, device
         self.threads = threads or threads_on(device)
-        self.pairs, self.skipped = pairs(shapes, kinds(options.generate))
-        check_memory(self.pairs, options, self.threads, device)
-        self.networks = {pair.target: _network(pair, options, generator) for pair in self.pairs}
+        self.pairs, self.skipped = pairs(shapes, kinds(params.generate))
+        check_memory(self.pairs, params, self.threads, device)
+        self.networks = {pair.target: _network(pair, params, generator) for pair in self.pairs}
         self.diverged: list[str] = []
         self.not_finite: list[str] = []
         self.orders: dict[str, list[list[int]]] = {}
@@ -81,7 +86,7 @@ class HyperNetworks:
         return [pair.source_shapes["weight"] for pair in low_rank]
 
     def train(
-        self, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None = None
+        self, states: Sequence[Tensors], shuffle: Callable[[str], np.random.Generator] | None = None
     ) -> dict[str, list[float]]:
         """Train each pair on the states that hold both of its layers (sections 4.1, step 4, and 4.3).
 
@@ -107,7 +112,7 @@ class HyperNetworks:
         return {pair.target: each for pair in self.pairs if (each := losses[pair.target])}
 
     def generate(
-        self, states: Sequence[State], norms: Mapping[str, float] | None = None
+        self, states: Sequence[Tensors], norms: Mapping[str, float] | None = None
     ) -> list[dict[str, torch.Tensor]]:
         """Generate what each state lacks, block after block (section 4.4).
 
@@ -138,7 +143,7 @@ class HyperNetworks:
                 tensors |= {f"{name}.{part}": value.cpu() for part, value in network.moments._asdict().items()}
         return tensors, {"rounds": {name: network.rounds for name, network in self.networks.items()}}
 
-    def load_state(self, tensors: State, json: Mapping[str, Any]) -> None:
+    def load_state(self, tensors: Tensors, json: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned; KeyError or RuntimeError where it is of other networks."""
         for name, network in self.networks.items():
             network.values.copy_(tensors[f"{name}.values"])
@@ -147,26 +152,26 @@ class HyperNetworks:
             network.rounds = int(json["rounds"][name])
 
     def _train(
-        self, pair: Pair, states: Sequence[State], shuffle: Callable[[str], np.random.Generator] | None
+        self, pair: Pair, states: Sequence[Tensors], shuffle: Callable[[str], np.random.Generator] | None
     ) -> list[float] | None:
         """Train one pair's network: its losses by epoch, or None where it diverged."""
         names = pair.names(pair.source) + pair.names(pair.target)
         holding = [index for index, state in enumerate(states) if all(name in state for name in names)]
-        orders = _orders(len(holding), self.options.epochs, None if shuffle is None else shuffle(pair.target))
+        orders = _orders(len(holding), self.params.epochs, None if shuffle is None else shuffle(pair.target))
         self.orders[pair.target] = [[holding[index] for index in order] for order in orders]
         try:
             return train(
                 self.networks[pair.target],
                 [self.sample(pair, states[index]) for index in holding],
                 orders,
-                self.options.lr,
-                keep_moments=self.options.optimizer == "kept",
-                precision=getattr(torch, self.options.precision),
+                self.params.lr,
+                keep_moments=self.params.optimizer == "kept",
+                precision=getattr(torch, self.params.precision),
             )
         except FloatingPointError:
             return None
 
-    def sample(self, pair: Pair, state: State) -> tuple[Any, Any]:
+    def sample(self, pair: Pair, state: Tensors) -> tuple[Any, Any]:
         """The sample (input, target) that a state with both layers gives a pair's network.
 
         For :class:`HyperNetwork` the input is P [I kh, k], Q [k, O kw] of the source; the target is the next weight as
@@ -175,11 +180,11 @@ class HyperNetworks:
         if not isinstance(self.networks[pair.target], HyperNetwork):
             return self._rows(pair, pair.source, state), self._rows(pair, pair.target, state)
         target = to_matrix(self._on_device(state[f"{pair.target}.weight"]))
-        if self.options.loss == "factors":
-            return self._factors(pair, state), factors(target, self.options.components)
+        if self.params.loss == "factors":
+            return self._factors(pair, state), factors(target, self.params.components)
         return self._factors(pair, state), Target.of(target)
 
-    def _generate(self, state: State, norms: Mapping[str, float] | None) -> tuple[dict[str, torch.Tensor], list[str]]:
+    def _generate(self, state: Tensors, norms: Mapping[str, float] | None) -> tuple[dict[str, torch.Tensor], list[str]]:
         """Generate the tensors that one state lacks, by name; and name the targets whose numbers are not finite."""
         generated: dict[str, torch.Tensor] = {}
         not_finite = []
@@ -208,14 +213,14 @@ class HyperNetworks:
         self,
         pair: Pair,
         network: HyperNetwork,
-        state: State,
+        state: Tensors,
         known: dict[str, Factors],
         norms: Mapping[str, float] | None,
-    ) -> State:
+    ) -> Tensors:
         """Generate a pair's target by components, and add them to ``known``."""
         before = known.get(pair.source)
         source = (
-            self._factors(pair, state) if before is None else product_factors(*before, self.options.components)
+            self._factors(pair, state) if before is None else product_factors(*before, self.params.components)
         )  # P [I kh, k], Q [k, O kw]
         p, q = network.predict(source)  # [I' kh, k], [k, O' kw]
         weight = p @ q  # [I' kh, O' kw]
@@ -226,8 +231,8 @@ class HyperNetworks:
         return {f"{pair.target}.weight": to_weight(weight, pair.target_shapes["weight"]).cpu()}
 
     def _next_vectors(
-        self, pair: Pair, network: VectorNetwork, state: State, norms: Mapping[str, float] | None
-    ) -> State:
+        self, pair: Pair, network: VectorNetwork, state: Tensors, norms: Mapping[str, float] | None
+    ) -> Tensors:
         """Generate a pair's target from the rows of its source."""
         rows = network.predict(self._rows(pair, pair.source, state))  # [n, width]
         tensors = {}
@@ -236,11 +241,11 @@ class HyperNetworks:
             tensors[name] = (value if norms is None else value * factor_to(norms[name], value)).cpu()
         return tensors
 
-    def _factors(self, pair: Pair, state: State) -> Factors:
+    def _factors(self, pair: Pair, state: Tensors) -> Factors:
         """P [I kh, k] and Q [k, O kw] of a state's source layer."""
-        return factors(to_matrix(self._on_device(state[f"{pair.source}.weight"])), self.options.components)
+        return factors(to_matrix(self._on_device(state[f"{pair.source}.weight"])), self.params.components)
 
-    def _rows(self, pair: Pair, layer: str, state: State) -> torch.Tensor:
+    def _rows(self, pair: Pair, layer: str, state: Tensors) -> torch.Tensor:
         """Rows [n, width] of one of the pair's layers."""
         shapes = pair.source_shapes if layer == pair.source else pair.target_shapes
         return vectors.pack(pair.kind, {leaf: self._on_device(state[f"{layer}.{leaf}"]) for leaf in shapes})
@@ -254,6 +259,6 @@ def _orders(samples: int, epochs: int, rng: np.random.Generator | None) -> list[
     return [list(range(samples)) if rng is None else rng.permutation(samples).tolist() for _ in range(epochs)]
 
 
-def _network(pair: Pair, options: Options, generator: torch.Generator) -> Network:
-    kind = HyperNetwork if by_components(pair, options) else VectorNetwork
-    return kind(parts(pair, options), generator)
+def _network(pair: Pair, params: HyperNetworkParams, generator: torch.Generator) -> Network:
+    kind = HyperNetwork if by_components(pair, params) else VectorNetwork
+    return kind(parts(pair, params), generator)
