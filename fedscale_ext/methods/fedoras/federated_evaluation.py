@@ -33,29 +33,17 @@ def minimal_supernet(ops: Ops, paths: Iterable[Sequence[str]]) -> Ops:
     return tuple(tuple(name for name in held if name in names) for held, names in zip(ops, taken, strict=True))
 
 
-def supernet_bytes(tables: Tables, ops: Ops) -> int:
-    """Bytes of the state of a supernet that holds ``ops``."""
-    layers = zip(tables.ops, tables.bytes, ops, strict=True)
-    return tables.fixed_bytes + sum(int(row[held.index(name)]) for held, row, names in layers for name in names)
-
-
 @dataclass(frozen=True)
 class EvaluationCall:
     """The call to judge a generation.
 
-    ``ops`` of the minimal supernet and its ``bytes``; numbers of ``clients`` (int64, in the order in which they were
-    drawn); ``judges``: the paths that each of them judges, bool [clients, paths].
+    ``ops`` of the minimal supernet; numbers of ``clients`` (int64, in the order in which they were drawn); ``judges``:
+    the paths that each of them judges, bool [clients, paths].
     """
 
     ops: Ops
-    bytes: int
     clients: np.ndarray
     judges: np.ndarray
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes sent to all clients together."""
-        return self.bytes * len(self.clients)
 
 
 def check_afforded(macs: np.ndarray, budgets: np.ndarray) -> None:
@@ -99,7 +87,7 @@ def call(
         drawn = _without_spare(np.append(drawn, client), able, clients)
         missing &= ~able[client]
     ops = minimal_supernet(tables.ops, [paths[index] for index in np.flatnonzero(able.any(0)).tolist()])
-    return EvaluationCall(ops, supernet_bytes(tables, ops), drawn + 1, able[drawn])
+    return EvaluationCall(ops, drawn + 1, able[drawn])
 
 
 def _without_spare(drawn: np.ndarray, able: np.ndarray, clients: int) -> np.ndarray:

@@ -169,5 +169,9 @@ class FedorASParams:
         each = (self.evaluations,) * tiers if isinstance(self.evaluations, int) else self.evaluations
         if len(each) != tiers:
             raise UserError(f"fedoras.evaluations has {len(each)} numbers; there are {tiers} tiers")
-        settings = self.search, self.population, self.parents, self.mutation, self.objectives, self.target
-        return [SearchSettings(settings[0], number, *settings[1:]) for number in each]
+        return [
+            SearchSettings(
+                search=self.search, evaluations=number, population=self.population, parents=self.parents,
+                mutation=self.mutation, objectives=self.objectives, target=self.target,
+            ) for number in each
+        ]  # fmt: skip

@@ -62,11 +62,6 @@ def sample_paths(tables: Tables, held: np.ndarray, budgets: np.ndarray, rng: np.
     return chosen
 
 
-def sample_path(tables: Tables, held: np.ndarray, budget_macs: float, rng: np.random.Generator) -> np.ndarray:
-    """Draw one path, as :func:`sample_paths` does: int64 [layers]."""
-    return sample_paths(tables, held, np.array([budget_macs]), rng)[0]
-
-
 def load_budgets(budget: float, least: float, load: float, steps: int, rng: np.random.Generator) -> np.ndarray:
     """Budgets of a device whose own work takes a random share of it from each batch.
 

@@ -15,7 +15,7 @@ For a restart, a search keeps the scores that it has received. It then runs agai
 instead of asking again.
 """
 
-from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Annotated, Any, Literal, NamedTuple
@@ -227,26 +227,3 @@ class PathSearch:
             objectives=settings.objectives,
             seed=int(stream(*self._key, "nsga2").integers(2**63)),
         )
-
-
-def run(
-    search: PathSearch,
-    judge: Callable[[list[Path]], Sequence[float] | np.ndarray],
-    progress: Callable[[PathSearch], None] | None = None,
-) -> JudgedPath:
-    """Run a search to its end.
-
-    Args:
-        search: The search.
-        judge: Returns the scores of paths.
-        progress: Called with the search after each judged generation.
-
-    Returns:
-        The best path.
-
-    """
-    while paths := search.ask():
-        search.tell(judge(paths))
-        if progress is not None:
-            progress(search)
-    return search.best()

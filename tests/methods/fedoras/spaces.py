@@ -1,4 +1,4 @@
-"""Small search spaces as cost tables, and scores of their paths."""
+"""Small search spaces as cost tables, scores of their paths, and searches of them from beginning to end."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -7,6 +7,7 @@ import numpy as np
 
 from fedscale_ext.methods.fedoras.brackets import Bracket
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
+from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch
 from fedscale_ext.models.supernet.family import Tables
 
 # shape of a sample and number of classes of the published spaces
@@ -60,3 +61,16 @@ def best_inside(tables: Tables, bracket: Bracket, scores: Callable[[Sequence[Seq
     paths = every_path(tables)
     inside = paths[bracket.inside(path_macs(tables, paths))]
     return max(scores([tables.path(path) for path in inside]))
+
+
+def run(
+    search: PathSearch,
+    scores: Callable[[list[Path]], Sequence[float] | np.ndarray],
+    progress: Callable[[PathSearch], None] | None = None,
+) -> JudgedPath:
+    """The best path of a search to its end; ``progress`` is called with the search after each judged generation."""
+    while paths := search.ask():
+        search.tell(scores(paths))
+        if progress is not None:
+            progress(search)
+    return search.best()

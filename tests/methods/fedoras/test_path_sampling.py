@@ -15,7 +15,6 @@ from fedscale_ext.methods.fedoras.path_sampling import (
     drawn_paths,
     load_budgets,
     path_macs,
-    sample_path,
     sample_paths,
 )
 from fedscale_ext.models.supernet.family import Tables
@@ -100,7 +99,7 @@ def test_no_path_exceeds_its_budget_and_there_always_is_one(tables: Tables, more
     assert (path_macs(tables, paths) <= budgets).all()
     assert tables.held[np.arange(paths.shape[1]), paths].all()
     with pytest.raises(ValueError, match="below the cheapest path"):
-        sample_path(tables, tables.held, least - 1, np.random.default_rng(seed))
+        sample_paths(tables, tables.held, np.array([least - 1]), np.random.default_rng(seed))
 
 
 def test_two_layers_without_a_free_operator_leave_each_other_enough() -> None:
@@ -118,7 +117,7 @@ def test_operators_that_are_not_held_or_not_supported_are_never_drawn() -> None:
     paths = sample_paths(tables, held, np.full(100, np.inf), np.random.default_rng(0))
     assert {tuple(path) for path in paths.tolist()} == {(2, 0), (2, 1)}
     with pytest.raises(ValueError, match="below the cheapest path, inf"):
-        sample_path(tables, np.zeros_like(held), np.inf, np.random.default_rng(0))
+        sample_paths(tables, np.zeros_like(held), np.array([np.inf]), np.random.default_rng(0))
 
 
 def test_a_path_takes_two_numbers_a_layer_and_no_second_try() -> None:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.brackets import Bracket, upper_only
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, SearchSettings, pareto, run
+from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, SearchSettings, pareto
 from fedscale_ext.methods.fedoras.tier_searches import TierSearches
 from fedscale_ext.models.supernet.family import Tables
 
-from .spaces import best_inside, drawn_table, every_path, judge, table
+from .spaces import best_inside, drawn_table, every_path, judge, run, table
 
 SMALL: dict[str, Any] = {"evaluations": 240, "population": 32, "parents": 16}
 
@@ -310,12 +310,12 @@ def test_a_bracket_below_the_cheapest_path() -> None:
 def test_pymoo_is_loaded_by_nsga2_alone() -> None:
     code = """
 import sys
-from tests.methods.fedoras.spaces import drawn_table, judge
+from tests.methods.fedoras.spaces import drawn_table, judge, run
 from fedscale_ext.methods.fedoras import brackets, federated_evaluation, search, validation
 tables = drawn_table(4, 4)
 for how in ("random", "nsga2"):
     own = search.PathSearch(tables, brackets.Bracket(0.0, 1e6), search.SearchSettings(search=how, evaluations=9), 1)
-    search.run(own, judge(tables))
+    run(own, judge(tables))
     print(how, [name for name in ("pymoo", "scipy.stats", "matplotlib") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
