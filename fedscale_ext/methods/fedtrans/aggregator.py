@@ -16,7 +16,9 @@ import torch
 
 from fedscale_ext.method import (
     About,
+    Cost,
     EvaluationPlan,
+    ModelSpec,
     MultiModelAggregator,
     Population,
     State,
@@ -57,6 +59,21 @@ class FedTransAggregator(MultiModelAggregator):
     def init_state(self, population: Population, task: Task) -> None:
         """Create M_0, which every client may train, and utilities of zero."""
         spec = self.initial_spec()
+        self._check_model(spec)
+        first = self.pool.add("m0", spec, self.initial_state(spec))
+        self._report_start(first.cost)
+        self._report_growth()
+        self.lineages = [Lineage()]
+        self.losses: list[list[float]] = [[]]
+        self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)
+        self.last_op: dict[str, str | None] = {}
+        self.exhausted = False
+        self.utilities = np.zeros((task.num_clients, 1))
+        self.loss_history = LossHistory(task.num_clients)
+        self.optimizers = [self._optimizer()]
+
+    def _check_model(self, spec: ModelSpec) -> None:
+        """Raise UserError if M_0 cannot grow as configured."""
         models.cells.cell_family(spec)  # a model without cells is refused before anybody trains
         widens = self.params.transform_policy != "deepen_only"
         if widens and self.params.widen == "block" and models.cells.output_cells(spec) is None:
@@ -64,11 +81,16 @@ class FedTransAggregator(MultiModelAggregator):
                 f"fedtrans.widen is block, which models of the family {spec.family!r} do not know: set fedtrans.widen: "
                 "cell, or start from a resnet such as resnet18_speech"
             )
-        first = self.pool.add("m0", spec, self.initial_state(spec))
-        self.report_weak(first.cost.forward_macs, "they would train it all the same")
+
+    def _report_start(self, cost: Cost) -> None:
+        """Report what M_0 costs, and what clients afford."""
+        self.report_weak(cost.forward_macs, "they would train it all the same")
         least, greatest = (f"{macs:,.0f}" for macs in (self.capacity.min(), self.capacity.max()))
-        start = ModelChoice("m0", first.cost).described()
+        start = ModelChoice("m0", cost).described()
         self.notice(f"fedtrans begins with {start}; clients afford {least} to {greatest} MACs per sample")
+
+    def _report_growth(self) -> None:
+        """Report if the job ends before the model grows, or before a model that has grown is served."""
         compared, rounds = self.params.gamma + self.params.delta, self.config.fedscale.rounds
         if rounds < compared:
             self.notice(
@@ -85,14 +107,6 @@ class FedTransAggregator(MultiModelAggregator):
                 f"no model that grows is served in {rounds} rounds: it would train in {rounds - compared} at most, and "
                 f"fedtrans.serve_min_rounds is {self.params.serve_min_rounds}"
             )
-        self.lineages = [Lineage()]
-        self.losses: list[list[float]] = [[]]
-        self.active: deque[dict[str, float]] = deque(maxlen=self.params.T)
-        self.last_op: dict[str, str | None] = {}
-        self.exhausted = False
-        self.utilities = np.zeros((task.num_clients, 1))
-        self.loss_history = LossHistory(task.num_clients)
-        self.optimizers = [self._optimizer()]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Sample each participant's model from p^c (Algorithm 1, lines 6-8; Eqs 2, 3)."""
@@ -206,7 +220,7 @@ class FedTransAggregator(MultiModelAggregator):
             "policy": p.transform_policy,
             "widen_factor": p.widen_factor,
             "deepen_count": p.deepen_count,
-            "scope": p.widen,
+            "widen": p.widen,
             "next_cell_id": self._next_cell_id(),
         }
 

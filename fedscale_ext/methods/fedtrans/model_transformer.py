@@ -18,8 +18,8 @@ Departures from the paper:
   leading part of the child's tensors is the parent's (what section 4.3 crops).
 * An "identity tensor" behind BatchNorm is an identity in evaluation only. Inserted cells skip their
   input to their output, and zero BatchNorm scales silence their other branches.
-* Blocks with a shortcut widen between their two ends (``scope="cell"``), so that what is added keeps its width; the
-  text widens "the Cell". With ``scope="block"`` a ResNet's block also writes more channels, and shortcuts that would
+* Blocks with a shortcut widen between their two ends (``widen="cell"``), so that what is added keeps its width; the
+  text widens "the Cell". With ``widen="block"`` a ResNet's block also writes more channels, and shortcuts that would
   no longer fit become projections without BatchNorm, which begin as identities.
 * Eq 1 as printed reads losses before the first round; here the window ends with the newest loss.
 * A child that no device affords is made smaller by leaving out the least active cells (:func:`affordable_cells`).
@@ -44,7 +44,7 @@ from fedscale_ext.models.registry import parameter_names, skeleton
 Operation = Literal["widen", "deepen"]
 Policy = Literal["alternate", "widen_only", "deepen_only"]
 Symmetry = Literal["random_split", "equal", "equal+noise"]
-Scope = Literal["cell", "block"]
+Widen = Literal["cell", "block"]
 _NOISE = 0.05  # standard deviations; the value in ModelKeeper (Lai et al. 2023)
 
 
@@ -153,9 +153,9 @@ def _new_ids(first: int, count: int) -> tuple[str, ...]:
     return tuple(f"c{number}" for number in range(first, first + count))
 
 
-def _ends(scope: Scope) -> tuple[bool, ...]:
+def _ends(widen: Widen) -> tuple[bool, ...]:
     """Whether each widening of a cell is that of its output, widening by widening."""
-    return (False, True) if scope == "block" else (False,)
+    return (False, True) if widen == "block" else (False,)
 
 
 def _child_spec(
@@ -164,13 +164,13 @@ def _child_spec(
     widen_factor: float,
     deepen_count: int,
     next_cell_id: int,
-    scope: Scope,
+    widen: Widen,
 ) -> ModelSpec:
     """Spec of the child, without its weights: enough to compute its cost."""
     cells = cell_family(spec)
     for cell, op in steps:
         if op == "widen":
-            for output in _ends(scope):
+            for output in _ends(widen):
                 width = _new_width(widening_group(spec, cell, output)[1], widen_factor)
                 spec = widened_spec(spec, cell, width, output)
         else:
@@ -189,7 +189,7 @@ def affordable_cells(
     policy: Policy = "alternate",
     widen_factor: float = 2.0,
     deepen_count: int = 1,
-    scope: Scope = "cell",
+    widen: Widen = "cell",
     next_cell_id: int,
     macs: Callable[[ModelSpec], float] = lambda child: models.cost(child).forward_macs,
 ) -> list[str] | None:
@@ -201,7 +201,7 @@ def affordable_cells(
     fitting = list(selected)
     while fitting:
         steps = operations(fitting, last_op, policy)
-        if macs(_child_spec(spec, steps, widen_factor, deepen_count, next_cell_id, scope)) <= max_macs:
+        if macs(_child_spec(spec, steps, widen_factor, deepen_count, next_cell_id, widen)) <= max_macs:
             return fitting
         fitting.remove(min(fitting, key=lambda cell: active[cell]))
     return None
@@ -230,7 +230,7 @@ def transform(
     widen_factor: float = 2.0,
     deepen_count: int = 1,
     symmetry: Symmetry = "random_split",
-    scope: Scope = "cell",
+    widen: Widen = "cell",
     generator: np.random.Generator,
     next_cell_id: int,
 ) -> tuple[ModelSpec, State, tuple[Transformation, ...]]:
@@ -243,7 +243,7 @@ def transform(
     """
     records = []
     for cell, op in operations(selected, last_op, policy):
-        for output in _ends(scope) if op == "widen" else (False,):
+        for output in _ends(widen) if op == "widen" else (False,):
             record = Transformation(op, cell, seed=int(generator.integers(2**62)), output=output)
             if op == "widen":
                 width = widening_group(spec, cell, output)[1]

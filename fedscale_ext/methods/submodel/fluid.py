@@ -40,6 +40,7 @@ import torch
 
 from fedscale_ext.method import (
     About,
+    Cost,
     Count,
     CountMean,
     EvaluationPlan,
@@ -140,20 +141,11 @@ class FluidAggregator(ShrinkingAggregator):
         self.widths = {rate: widths_at(spec, rate) for rate in p.p}
         specs = {rate: narrowed(spec, rate) for rate in p.p}
         self.rate = np.ones(task.num_clients)
+        costs = {rate: models.cost(small) for rate, small in specs.items()}
         if p.rates == "capacity":
-            macs = {rate: float(models.cost(small).forward_macs) for rate, small in specs.items()}
+            macs = {rate: float(cost.forward_macs) for rate, cost in costs.items()}
             self.rate = invariant_dropout.affordable_rates(self.capacity, full.cost.forward_macs, macs)
-            self.report_weak(min(macs.values()), "they would train it all the same")
-            choices = {1.0: ModelChoice("the whole model", full.cost)}
-            choices |= {rate: ModelChoice(f"rate {rate:g}", models.cost(small)) for rate, small in specs.items()}
-            indices = np.array([list(choices).index(rate) for rate in self.rate.tolist()])
-            self.report_assignment(list(choices.values()), indices)
-            self.report_unaffordable(choices[1.0].name, full.cost.forward_macs)
-        elif beyond := self.count_beyond(full.cost.forward_macs):  # in round 1 all train it, later all but the slowest
-            self.notice(
-                f"{beyond} of {len(self.capacity)} clients do not afford the whole model, which all train that are no "
-                "stragglers"
-            )
+        self._report_rates(full.cost, costs)
         self.thresholds: dict[str, float] = {}
         self.before: dict[str, np.ndarray] = {}
         self.now: dict[str, np.ndarray] = {}
@@ -162,6 +154,22 @@ class FluidAggregator(ShrinkingAggregator):
             self.pool.add_part(_part(rate), GLOBAL, specs[rate], self._remaining(rate, 0))
         if p.rates == "time" or self._used():
             self._report_few_rounds()
+
+    def _report_rates(self, whole: Cost, parts: Mapping[float, Cost]) -> None:
+        """Report the clients of each rate, and those that do not afford what they train."""
+        if self.params.rates == "capacity":
+            smallest = float(min(cost.forward_macs for cost in parts.values()))
+            self.report_weak(smallest, "they would train it all the same")
+            choices = {1.0: ModelChoice("the whole model", whole)}
+            choices |= {rate: ModelChoice(f"rate {rate:g}", cost) for rate, cost in parts.items()}
+            indices = np.array([list(choices).index(rate) for rate in self.rate.tolist()])
+            self.report_assignment(list(choices.values()), indices)
+            self.report_unaffordable(choices[1.0].name, whole.forward_macs)
+        elif beyond := self.count_beyond(whole.forward_macs):  # in round 1 all train it, later all but the slowest
+            self.notice(
+                f"{beyond} of {len(self.capacity)} clients do not afford the whole model, which all train that are no "
+                "stragglers"
+            )
 
     def _report_few_rounds(self) -> None:
         """Report that neurons are dropped at random, if the job is too short for others. Round 2 is the first that is

@@ -24,7 +24,7 @@ SPEC = resnet.make((2, 9, 8), 4, 4, BLOCKS)
 
 
 def widened(spec, state, cell, seed=1, **options):
-    options = {"scope": "block", "generator": np.random.default_rng(seed), "next_cell_id": 99, **options}
+    options = {"widen": "block", "generator": np.random.default_rng(seed), "next_cell_id": 99, **options}
     return transform(spec, state, [cell], {}, **options)
 
 
@@ -35,7 +35,7 @@ def widened(spec, state, cell, seed=1, **options):
 @calm
 def test_the_function_is_preserved_and_later_weights_are_carried_over(spec, seed, symmetry, policy, factor):
     state = random_state(spec, seed)
-    options = {"scope": "block", "policy": policy, "widen_factor": factor, "symmetry": symmetry}
+    options = {"widen": "block", "policy": policy, "widen_factor": factor, "symmetry": symmetry}
     child_spec, child, steps = grow(spec, state, seed, 3, **options)
     assert models.layout(child_spec).keys() == child.keys()
     assert_same_function(spec, state, child_spec, child, seed)  # in train and eval mode
@@ -60,18 +60,18 @@ def test_the_blocks_output_widens_and_what_follows_keeps_its_width() -> None:
 
 
 def test_wide_children_cost_more_than_by_inner_channels_alone() -> None:
-    inner = widened(SPEC, random_state(SPEC, 1), "c0", scope="cell")[0]
+    inner = widened(SPEC, random_state(SPEC, 1), "c0", widen="cell")[0]
     whole = widened(SPEC, random_state(SPEC, 1), "c0")[0]
     first, second, third = (models.cost(spec).forward_macs for spec in (SPEC, inner, whole))
     assert first < second < third
     between = (second + third) / 2
     keys = {"next_cell_id": 99, "active": {"c0": 1.0}, "last_op": {}, "max_macs": between}
-    assert affordable_cells(SPEC, ["c0"], scope="cell", **keys) == ["c0"]
-    assert affordable_cells(SPEC, ["c0"], scope="block", **keys) is None
+    assert affordable_cells(SPEC, ["c0"], widen="cell", **keys) == ["c0"]
+    assert affordable_cells(SPEC, ["c0"], widen="block", **keys) is None
 
 
-@pytest.mark.parametrize(("scope", "ratio"), [("cell", 1.94), ("block", 3.66)])
-def test_macs_grow_about_twofold_by_inner_channels_and_fourfold_by_whole_blocks(scope: str, ratio: float) -> None:
+@pytest.mark.parametrize(("widen", "ratio"), [("cell", 1.94), ("block", 3.66)])
+def test_macs_grow_about_twofold_by_inner_channels_and_fourfold_by_whole_blocks(widen: str, ratio: float) -> None:
     blocks = [["c0", 4, 4, 1, False], ["c1", 8, 8, 2, True], ["c2", 16, 16, 2, True], ["c3", 28, 28, 2, True]]
     fields = {"blocks": blocks, "input_shape": [1, 49, 40], "kernel": 3, "num_classes": 35, "stem": 4, "stride": 2}
     # the base of evals/fedtrans on Speech Commands
@@ -81,7 +81,7 @@ def test_macs_grow_about_twofold_by_inner_channels_and_fourfold_by_whole_blocks(
         random_state(spec, 1),
         ["c0", "c1", "c2", "c3"],
         {},
-        scope=scope,
+        widen=widen,
         generator=np.random.default_rng(1),
         next_cell_id=99,
     )[0]
@@ -102,7 +102,7 @@ def test_replicas_of_outputs_diverge() -> None:
 def test_the_default_widens_inner_channels_and_draws_as_before() -> None:
     state = random_state(SPEC, 1)
     plain = transform(SPEC, state, ["c0"], {}, generator=np.random.default_rng(1), next_cell_id=99)
-    named = widened(SPEC, state, "c0", scope="cell")
+    named = widened(SPEC, state, "c0", widen="cell")
     assert plain[0] == named[0] and plain[2] == named[2] and len(plain[2]) == 1
     whole = widened(SPEC, state, "c0")[2]
     assert whole[0] == plain[2][0]  # the output is drawn behind
