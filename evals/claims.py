@@ -34,14 +34,14 @@ _COMMAND = "python -m evals.claims"
 
 def all_judged() -> list[tuple[str, Judged]]:
     """All claims with the folder of their paper, in the papers' order."""
-    outcomes = []
+    claims_judged = []
     for name, claims in CLAIMS.items():
         records = Records.load(FOLDER / name)
         measured = {one.name: one for one in hypemefed.costs(records.folder)} if name == "hypemefed" else {}
-        outcomes += [
+        claims_judged += [
             (name, measured.get(claim) or judged(claim, what, records, SCALE)) for claim, what in claims.items()
         ]
-    return outcomes
+    return claims_judged
 
 
 def pages() -> dict[Path, str]:

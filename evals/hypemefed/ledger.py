@@ -76,7 +76,7 @@ def costs(folder: Path) -> list[Judged]:
 
 
 def _over_networks(name: str, shown: Sequence[Evidence]) -> Judged:
-    outcomes = {one.outcome for one in shown}
-    if outcomes in ({HOLDS}, {FAILS}):
-        return Judged(name, CLAIMS[name], outcomes.pop(), shown)
-    return Judged(name, CLAIMS[name], OPEN, shown, "one measurement" if outcomes == {OPEN} else "networks disagree")
+    verdicts = {one.verdict for one in shown}
+    if verdicts in ({HOLDS}, {FAILS}):
+        return Judged(name, CLAIMS[name], verdicts.pop(), shown)
+    return Judged(name, CLAIMS[name], OPEN, shown, "one measurement" if verdicts == {OPEN} else "networks disagree")

@@ -7,6 +7,8 @@ from evals.paper.orders import Order, limits, number
 from evals.paper.runs import anchor
 
 _NOTHING = "–"
+_COLUMNS = ("data", "figure", "claimed higher", "claimed lower", "difference", "95 % interval", "number of seeds",
+            "verdict")  # fmt: skip
 
 
 def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str]) -> list[str]:
@@ -17,7 +19,7 @@ def claim_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, str])
         lines += [f"## {title}", "", f"Causes and further trials: [discussion]({folder}/discussion.md).", ""]
         lines += ["| | claim | verdict | ours | paper | number of seeds |", "|---|---|---|---|---|---|"]
         lines += [_claim_row(folder, one) for verdict in (HOLDS, FAILS, OPEN) for one in of_paper
-                  if one.outcome == verdict]  # fmt: skip
+                  if one.verdict == verdict]  # fmt: skip
         lines.append("")
     return lines[:-1]
 
@@ -27,9 +29,9 @@ def overview_lines(judged: Sequence[tuple[str, Judged]], titles: Mapping[str, st
     lines = [f"| | {HOLDS} | {FAILS} | {OPEN} |", "|---|---|---|---|"]
     for folder, title in titles.items():
         of_paper = [one for at, one in judged if at == folder]
-        named = [fitting([one.name.replace(", ", " ") for one in of_paper if one.outcome == outcome], ", ")
-                 for outcome in (HOLDS, FAILS)]  # fmt: skip
-        count = sum(one.outcome == OPEN for one in of_paper)
+        named = [fitting([one.name.replace(", ", " ") for one in of_paper if one.verdict == verdict], ", ")
+                 for verdict in (HOLDS, FAILS)]  # fmt: skip
+        count = sum(one.verdict == OPEN for one in of_paper)
         lines.append(f"| [{title}](claims.md#{anchor(title)}) | {' | '.join(named)} | {count or _NOTHING} |")
     return lines
 
@@ -45,11 +47,11 @@ def fitting(parts: Sequence[str], separator: str = "; ") -> str:
 
 
 def _claim_row(folder: str, one: Judged) -> str:
-    decided = [evidence for evidence in one.evidence if evidence.outcome != OPEN or enough(evidence)]
+    decided = [evidence for evidence in one.evidence if evidence.verdict != OPEN or enough(evidence)]
     decided = [evidence for evidence in decided if evidence.findings]
-    decided.sort(key=lambda evidence: evidence.outcome != one.outcome)  # what the verdict rests on comes first
+    decided.sort(key=lambda evidence: evidence.verdict != one.verdict)  # what the verdict rests on comes first
     link = f"[{one.name}]({folder}/ledger.md#{anchor(one.name)})"
-    verdict = f"{one.outcome}: {one.reason}" if one.reason else one.outcome
+    verdict = f"{one.verdict}: {one.reason}" if one.reason else one.verdict
     ours = fitting([_deciding(evidence, one.reason) for evidence in decided])
     paper = fitting([_published(evidence) for evidence in decided if _chosen(evidence).paper is not None])
     return f"| {link} | {one.claim.says} | {verdict} | {ours} | {paper} | {_seeds(one)} |"
@@ -63,10 +65,10 @@ def _seeds(one: Judged) -> str:
 
 
 def _chosen(evidence: Evidence) -> Finding:
-    """The order that the outcome on a data set rests on: the one that fails, else the first that is open, else the
+    """The order that the verdict on a data set rests on: the one that fails, else the first that is open, else the
     least sure of those that hold."""
-    failing = [finding for finding in evidence.findings if finding.outcome == FAILS]
-    undecided = [finding for finding in evidence.findings if finding.outcome == OPEN]
+    failing = [finding for finding in evidence.findings if finding.verdict == FAILS]
+    undecided = [finding for finding in evidence.findings if finding.verdict == OPEN]
     undecided.sort(key=lambda finding: finding.interval is None)
     return (failing or undecided or sorted(evidence.findings, key=_sureness))[0]
 
@@ -110,12 +112,11 @@ def _sureness(finding: Finding) -> float:
 def section_lines(one: Judged) -> list[str]:
     """A claim's section: what it says, what came out, and all figures. Commands stand beside the tables that these link
     to; those of claims over several tables stand here."""
-    lines = [f"## {one.name}", "", f"{one.claim.says}. **{one.outcome}**{f': {one.reason}' if one.reason else ''}.", ""]
+    lines = [f"## {one.name}", "", f"{one.claim.says}. **{one.verdict}**{f': {one.reason}' if one.reason else ''}.", ""]
     if not one.evidence:
         return [*lines, f"No results of `{one.claim.script}` are recorded for the rows that this claim compares.", ""]
     if any(finding.order.column for evidence in one.evidence for finding in evidence.findings):
-        lines += ["| data | figure | above | below | difference | 95 % interval | number of seeds | outcome |",
-                  "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+        lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
         for evidence in one.evidence:  # the first row of a data set has the link
             named = [_linked(evidence), *[evidence.data] * len(evidence.findings)]
             lines += ["| " + " | ".join([data, *_cells(finding)]) + " |"
@@ -134,17 +135,17 @@ def section_lines(one: Judged) -> list[str]:
 
 def _cells(finding: Finding) -> list[str]:
     order, between = finding.order, finding.interval
-    outcome = f"{finding.outcome}: {finding.reason}" if finding.reason else finding.outcome
+    verdict = f"{finding.verdict}: {finding.reason}" if finding.reason else finding.verdict
     means = ["", ""] if finding.means is None else [f" {number(mean)}" for mean in finding.means]
-    below = f"{_factor(order)}{order.less}{means[1]}{_slack(order)}"
+    lower = f"{_factor(order)}{order.less}{means[1]}{_slack(order)}"
     difference = "–"
     if between is not None:
         difference = number(between.mean, sign="+")
     elif finding.means is not None:
         difference = number(finding.means[0] - order.factor * finding.means[1] + order.slack, sign="+")
-    figure, above = finding.column or order.column, f"{order.more}{means[0]}"
+    figure, higher = finding.column or order.column, f"{order.more}{means[0]}"
     seeds = str(finding.seeds or "–")
-    return [figure, above, below, difference, limits(between), seeds, outcome]
+    return [figure, higher, lower, difference, limits(between), seeds, verdict]
 
 
 def _linked(evidence: Evidence) -> str:

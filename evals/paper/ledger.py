@@ -62,7 +62,7 @@ class Finding:
     ``paper`` is the margin of the paper's own figures, where both are published."""
 
     order: Order
-    outcome: str
+    verdict: str
     seeds: int = 0
     reason: str = ""
     means: tuple[float, float] | None = None
@@ -78,7 +78,7 @@ class Finding:
     @property
     def undecided_by_chance(self) -> bool:
         """Whether nothing but the spread over seeds leaves it open."""
-        return self.outcome == OPEN and self.interval is not None and not self.reason
+        return self.verdict == OPEN and self.interval is not None and not self.reason
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class Evidence:
     notes: Sequence[str] = ()
 
     @property
-    def outcome(self) -> str:
+    def verdict(self) -> str:
         """Of all orders together."""
-        return all_of([finding.outcome for finding in self.findings])
+        return all_of([finding.verdict for finding in self.findings])
 
     @property
     def seeds(self) -> int:
@@ -105,26 +105,26 @@ class Evidence:
     def could_decide(self) -> bool:
         """Whether all orders were measured as the rule asks, so that the spread over seeds alone may leave it open."""
         return bool(self.findings) and all(
-            finding.outcome != OPEN or finding.undecided_by_chance for finding in self.findings
+            finding.verdict != OPEN or finding.undecided_by_chance for finding in self.findings
         )
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim's outcome with its evidence; ``reason`` is short, for a claim that is open."""
+    """A claim's verdict with its evidence; ``reason`` is short, for a claim that is open."""
 
     name: str
     claim: Claim
-    outcome: str
+    verdict: str
     evidence: Sequence[Evidence] = field(default_factory=list)
     reason: str = ""
 
 
-def all_of(outcomes: Sequence[str]) -> str:
+def all_of(verdicts: Sequence[str]) -> str:
     """Of parts that all have to hold."""
-    if FAILS in outcomes:
+    if FAILS in verdicts:
         return FAILS
-    return HOLDS if outcomes and set(outcomes) == {HOLDS} else OPEN
+    return HOLDS if verdicts and set(verdicts) == {HOLDS} else OPEN
 
 
 def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row], published: Published | None = None) -> Finding:
@@ -138,7 +138,7 @@ def judged_order(order: Order, one: Compared, floor_rows: Sequence[Row], publish
         return replace(finding, reason=f"{LINEAR_ABOVE}: {number(floor)} %")
     if between is None:
         return replace(finding, reason=f"{count} seed{'s' * (count != 1)}")
-    return replace(finding, outcome={1: HOLDS, -1: FAILS, 0: OPEN}[between.sign])
+    return replace(finding, verdict={1: HOLDS, -1: FAILS, 0: OPEN}[between.sign])
 
 
 def evidence(
@@ -180,19 +180,19 @@ def evidence(
 
 
 def combined(name: str, claim: Claim, evidence: Sequence[Evidence]) -> Judged:
-    """A claim's outcome over all data sets."""
-    outcomes = [one.outcome for one in evidence]
+    """A claim's verdict over all data sets."""
+    verdicts = [one.verdict for one in evidence]
     if not claim.orders:
         return Judged(name, claim, OPEN, evidence, NO_RULE)
     if not evidence:
         return Judged(name, claim, OPEN, evidence, NOT_RUN)
-    if HOLDS in outcomes and FAILS in outcomes:
+    if HOLDS in verdicts and FAILS in verdicts:
         return Judged(name, claim, OPEN, evidence, "data sets disagree")
-    if FAILS in outcomes:
+    if FAILS in verdicts:
         return Judged(name, claim, FAILS, evidence)
-    if any(one.outcome == OPEN and one.could_decide for one in evidence):
-        return Judged(name, claim, OPEN, evidence, "within chance" + " on a data set" * (HOLDS in outcomes))
-    if HOLDS in outcomes:
+    if any(one.verdict == OPEN and one.could_decide for one in evidence):
+        return Judged(name, claim, OPEN, evidence, "within chance" + " on a data set" * (HOLDS in verdicts))
+    if HOLDS in verdicts:
         return Judged(name, claim, HOLDS, evidence)
     reasons = [finding.short_reason for one in evidence for finding in one.findings if finding.reason]
     return Judged(name, claim, OPEN, evidence, _shortest(reasons))

@@ -200,14 +200,14 @@ def test_claims_are_about_columns_that_there_are(claim: str) -> None:
 
 
 def test_a_claim_on_all_tiers_needs_all_of_them(row: Callable[..., Any]) -> None:
-    def outcome(worst: float) -> str:
+    def verdict(worst: float) -> str:
         rows = [row(tier_label(tier), [50.0, 51.0, 52.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 5)]
         rows += [row(tier_label(tier, RANDOM), [40.0, 41.0, 42.0], ACCURACY, "cifar10-h0.1") for tier in range(1, 4)]
         rows.append(row(tier_label(4, RANDOM), [40.0, worst, 42.0], ACCURACY, "cifar10-h0.1"))
         (evidence,) = judge.evidence(ledger.CLAIMS["A1"], rows, [], "", [])
-        return evidence.outcome
+        return evidence.verdict
 
-    assert outcome(41.0) == "holds" and outcome(52.0) == "open"
+    assert verdict(41.0) == "holds" and verdict(52.0) == "open"
 
 
 def test_the_first_claim_has_a_row_for_each_length_of_the_supernet() -> None:

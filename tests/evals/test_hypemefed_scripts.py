@@ -102,15 +102,15 @@ def test_claims_are_about_rows_that_there_are(claim: str) -> None:
 
 
 def test_a_claim_may_leave_out_what_a_scale_has_not(row: Callable[..., Any]) -> None:
-    def outcome(rows: Sequence[Row]) -> str:
+    def verdict(rows: Sequence[Row]) -> str:
         (evidence,) = judge.evidence(ledger.CLAIMS["H8"], rows, [], "", [])
-        return evidence.outcome
+        return evidence.verdict
 
     rows = [row(label, [50.0, 51.0, 52.0], GLOBAL) for label in ("k=25", "k=50", "k=100", table1.ALL)]
-    assert ledger.CLAIMS["H8"].script == "table1" and outcome(rows) == "holds"
+    assert ledger.CLAIMS["H8"].script == "table1" and verdict(rows) == "holds"
     rows[0]["figures"][GLOBAL]["values"] = [47.0, 48.0, 49.0]
-    assert outcome(rows) == "does not hold"
-    assert outcome(rows[1:]) == "open"
+    assert verdict(rows) == "does not hold"
+    assert verdict(rows[1:]) == "open"
 
 
 def test_the_costs_of_hypernetworks_decide_two_claims(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_the_costs_of_hypernetworks_decide_two_claims(tmp_path: Path) -> None:
     assert ledger.costs(tmp_path) == []
     (tmp_path / "hypernetwork_cost.json").write_text(json.dumps(content))
     memory, speed = ledger.costs(tmp_path)
-    assert (memory.name, memory.outcome) == ("H6", "holds")
-    assert (speed.name, speed.outcome, speed.reason) == ("H7", "open", "one measurement")
+    assert (memory.name, memory.verdict) == ("H6", "holds")
+    assert (speed.name, speed.verdict, speed.reason) == ("H7", "open", "one measurement")
     content["rows"][0].update(parameters=49.0, epoch_cpu_s=180.0)
     (tmp_path / "hypernetwork_cost.json").write_text(json.dumps(content))
-    assert [one.outcome for one in ledger.costs(tmp_path)] == ["does not hold", "open"]
+    assert [one.verdict for one in ledger.costs(tmp_path)] == ["does not hold", "open"]
 
 
 def test_cka_sees_through_rotation_and_scale_alone() -> None:

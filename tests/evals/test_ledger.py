@@ -27,8 +27,8 @@ def above(*orders: Order) -> Claim:
     return Claim("A is above B", "x", orders or [Order(ACCURACY, "A", "B")])
 
 
-def outcome(one: Sequence[float], other: Sequence[float], row: MakeRow) -> str:
-    return judged(above(), [row("A", one, ACCURACY), row("B", other, ACCURACY)]).outcome
+def verdict(one: Sequence[float], other: Sequence[float], row: MakeRow) -> str:
+    return judged(above(), [row("A", one, ACCURACY), row("B", other, ACCURACY)]).verdict
 
 
 def test_an_interval_is_students() -> None:
@@ -40,28 +40,28 @@ def test_an_interval_is_students() -> None:
 
 
 def test_three_seeds_decide_where_the_interval_excludes_zero(row: MakeRow) -> None:
-    assert outcome([74, 75, 76], [70, 70, 70], row) == HOLDS  # 5 ± 2.5
-    assert outcome([72, 71, 73], [70, 70, 70], row) == OPEN  # 2 ± 2.5
-    assert outcome([66, 65, 64], [70, 70, 70], row) == FAILS
-    assert outcome([95, 96], [70, 71], row) == OPEN  # two seeds, however far apart
+    assert verdict([74, 75, 76], [70, 70, 70], row) == HOLDS  # 5 ± 2.5
+    assert verdict([72, 71, 73], [70, 70, 70], row) == OPEN  # 2 ± 2.5
+    assert verdict([66, 65, 64], [70, 70, 70], row) == FAILS
+    assert verdict([95, 96], [70, 71], row) == OPEN  # two seeds, however far apart
 
 
 def test_differences_are_paired(row: MakeRow) -> None:
     """Seeds move both by tens of points, and leave the difference alone."""
-    assert outcome([51, 71.2, 90.9], [50, 70, 90], row) == HOLDS
-    assert outcome([51, 71.2, 90.9], [90, 50, 70], row) == OPEN
+    assert verdict([51, 71.2, 90.9], [50, 70, 90], row) == HOLDS
+    assert verdict([51, 71.2, 90.9], [90, 50, 70], row) == OPEN
 
 
 def test_ties_decide_nothing(row: MakeRow) -> None:
-    assert outcome([70, 71, 72], [70, 71, 72], row) == OPEN
-    assert outcome([0.3, 0.3, 0.3], [0.1 + 0.2] * 3, row) == OPEN  # equal but for rounding
-    assert outcome([70.1, 71.1, 72.1], [70, 71, 72], row) == HOLDS  # however near: the interval is a point
+    assert verdict([70, 71, 72], [70, 71, 72], row) == OPEN
+    assert verdict([0.3, 0.3, 0.3], [0.1 + 0.2] * 3, row) == OPEN  # equal but for rounding
+    assert verdict([70.1, 71.1, 72.1], [70, 71, 72], row) == HOLDS  # however near: the interval is a point
 
 
 def test_figures_of_few_seeds_are_shown(row: MakeRow) -> None:
     judgement = judged(above(), [row("A", [95], ACCURACY), row("B", [70], ACCURACY)])
     (finding,) = judgement.evidence[0].findings
-    assert (judgement.outcome, judgement.reason, finding.means) == (OPEN, "fewer than three seeds", (95.0, 70.0))
+    assert (judgement.verdict, judgement.reason, finding.means) == (OPEN, "fewer than three seeds", (95.0, 70.0))
 
 
 def test_the_margin_of_the_papers_figures_stands_beside(row: MakeRow) -> None:
@@ -81,35 +81,35 @@ def test_the_margin_of_the_papers_figures_stands_beside(row: MakeRow) -> None:
 
 
 def test_only_seeds_of_both_count(row: MakeRow) -> None:
-    assert outcome([74, 75, 76], [70, 70], row) == OPEN
+    assert verdict([74, 75, 76], [70, 70], row) == OPEN
     judgement = judged(above(), [row("A", [74, 75, 90], ACCURACY), row("B", [70, 71], ACCURACY)])
     assert judgement.evidence[0].findings[0].means == (74.5, 70.5)  # the page shows their difference
 
 
 def test_a_ratio_and_a_margin_are_part_of_an_order(row: MakeRow) -> None:
     rows = [row("A", [1.7, 1.7, 1.7], "MB"), row("B", [1.0, 1.0, 1.0], "MB")]
-    assert judged(above(Order("MB", "A", "B", 1.6)), rows).outcome == HOLDS
-    assert judged(above(Order("MB", "A", "B", 1.8)), rows).outcome == FAILS
-    assert judged(above(Order("MB", "B", "A", slack=0.8)), rows).outcome == HOLDS
+    assert judged(above(Order("MB", "A", "B", 1.6)), rows).verdict == HOLDS
+    assert judged(above(Order("MB", "A", "B", 1.8)), rows).verdict == FAILS
+    assert judged(above(Order("MB", "B", "A", slack=0.8)), rows).verdict == HOLDS
 
 
 def test_costs_at_equal_rounds_decide_nothing(row: MakeRow) -> None:
     claim = above(Order(COST, "A", "B", 1.6))
     rows = [row("A", [9, 9.1, 9.2], COST), row("B", [1, 1.1, 1.2], COST)]
     judgement = judged(claim, rows)
-    assert (judgement.outcome, judgement.reason) == (OPEN, "costs not at equal accuracy")
+    assert (judgement.verdict, judgement.reason) == (OPEN, "costs not at equal accuracy")
     assert judgement.evidence[0].findings[0].interval is not None  # told all the same
     for name in ("TMACs at equal accuracy", "TMACs at convergence"):
         for one, values in zip(rows, ([1, 1.1, 1.2], [9, 9.1, 9.2]), strict=True):
             one["figures"][name] = {"values": values, "mean": sum(values) / 3}
-        assert judged(claim, rows).outcome == FAILS  # though at equal rounds A has nine times as many
+        assert judged(claim, rows).verdict == FAILS  # though at equal rounds A has nine times as many
         del rows[0]["figures"][name]
-        assert judged(claim, rows).outcome == OPEN
+        assert judged(claim, rows).verdict == OPEN
 
 
 def test_figures_of_a_round_are_no_such_costs(row: MakeRow) -> None:
     rows = [row(label, [value] * 3, "network MB / round") for label, value in (("A", 9.0), ("B", 1.0))]
-    assert judged(above(Order("network MB / round", "A", "B")), rows).outcome == HOLDS
+    assert judged(above(Order("network MB / round", "A", "B")), rows).verdict == HOLDS
 
 
 def _floor(mean: float, all_samples: float = 0.0) -> dict[str, Any]:
@@ -120,11 +120,11 @@ def _floor(mean: float, all_samples: float = 0.0) -> dict[str, Any]:
 def test_no_system_is_judged_that_a_linear_model_is_above(row: MakeRow) -> None:
     rows = [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)]
     judgement = judged(above(), rows, [_floor(75.5)])
-    assert (judgement.outcome, judgement.reason) == (OPEN, "a linear model is more accurate")
+    assert (judgement.verdict, judgement.reason) == (OPEN, "a linear model is more accurate")
     assert judgement.evidence[0].findings[0].reason == "a linear model is more accurate: 75.5 %"
-    assert judged(above(), rows, [_floor(74.5)]).outcome == HOLDS  # above one of both
-    assert judged(above(), rows, [{**_floor(99), "data": "other"}]).outcome == HOLDS
-    assert judged(above(), rows, [{**_floor(99), "label": "central model"}]).outcome == HOLDS
+    assert judged(above(), rows, [_floor(74.5)]).verdict == HOLDS  # above one of both
+    assert judged(above(), rows, [{**_floor(99), "data": "other"}]).verdict == HOLDS
+    assert judged(above(), rows, [{**_floor(99), "label": "central model"}]).verdict == HOLDS
 
 
 def test_a_floor_is_held_beside_figures_that_are_tested_alike(row: MakeRow) -> None:
@@ -139,11 +139,11 @@ def test_a_floor_is_held_beside_figures_that_are_tested_alike(row: MakeRow) -> N
 def test_all_orders_have_to_hold(row: MakeRow) -> None:
     claim = above(Order(ACCURACY, "A", "B"), Order(ACCURACY, "A", "C"))
     a, b = row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)
-    assert judged(claim, [a, b, row("C", [60, 60, 60], ACCURACY)]).outcome == HOLDS
-    assert judged(claim, [a, b, row("C", [90, 90, 90], ACCURACY)]).outcome == FAILS
-    assert judged(claim, [a, b, row("C", [76, 73, 78], ACCURACY)]).outcome == OPEN
-    assert judged(claim, [a, b]).outcome == OPEN  # one was not run
-    assert judged(above(claim.orders[0], Order(ACCURACY, "A", "C", optional=True)), [a, b]).outcome == HOLDS
+    assert judged(claim, [a, b, row("C", [60, 60, 60], ACCURACY)]).verdict == HOLDS
+    assert judged(claim, [a, b, row("C", [90, 90, 90], ACCURACY)]).verdict == FAILS
+    assert judged(claim, [a, b, row("C", [76, 73, 78], ACCURACY)]).verdict == OPEN
+    assert judged(claim, [a, b]).verdict == OPEN  # one was not run
+    assert judged(above(claim.orders[0], Order(ACCURACY, "A", "C", optional=True)), [a, b]).verdict == HOLDS
 
 
 def test_data_sets_have_to_agree(row: MakeRow) -> None:
@@ -161,11 +161,11 @@ def test_data_sets_have_to_agree(row: MakeRow) -> None:
     ):
         both = [one for number, values in enumerate(all_values) for one in rows(f"data{number}", values)]
         judgement = judged(above(), both)
-        assert (judgement.outcome, judgement.reason) == (came_out, reason)
+        assert (judgement.verdict, judgement.reason) == (came_out, reason)
 
 
 def test_a_claim_without_results_is_open() -> None:
-    assert (judged(above(), []).outcome, judged(above(), []).reason) == (OPEN, "not run")
+    assert (judged(above(), []).verdict, judged(above(), []).reason) == (OPEN, "not run")
     assert judged(Claim("a shape", "x"), []).reason == "no numeric rule, see the table"
 
 
@@ -191,10 +191,10 @@ def test_notes_of_a_table_stand_in_the_evidence(tmp_path: Path) -> None:
 
 def test_a_row_that_cannot_stand_beside_the_others_is_left_out(tmp_path: Path) -> None:
     records = recorded(tmp_path, {"A": [74, 75, 76], "B": [70, 70, 70]}, "x_small_y")
-    assert ledger.judged("X", above(), records, "small").outcome == HOLDS
+    assert ledger.judged("X", above(), records, "small").verdict == HOLDS
     records.tables["x_small_y"] = replace(records.tables["x_small_y"], incomparable={"B": "was tested otherwise"})
     judgement = ledger.judged("X", above(), records, "small")
-    assert judgement.outcome == OPEN and judgement.evidence[0].notes == ["left out, as it was tested otherwise: B"]
+    assert judgement.verdict == OPEN and judgement.evidence[0].notes == ["left out, as it was tested otherwise: B"]
 
 
 def test_a_claim_over_all_tables_has_their_notes_and_leaves_out_their_rows(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_claim_over_all_tables_has_their_notes_and_leaves_out_their_rows(tmp_p
     for name, table in records.tables.items():
         records.tables[name] = replace(table, notes=["Old jobs."], incomparable={"B": "was tested otherwise"})
     judgement = ledger.judged("X", replace(above(), across=True), records, "small")
-    assert judgement.outcome == OPEN
+    assert judgement.verdict == OPEN
     assert judgement.evidence[0].notes == ["left out, as it was tested otherwise: B", "Old jobs"]
 
 
@@ -212,7 +212,7 @@ def test_a_row_is_left_out_only_on_the_data_of_its_table(tmp_path: Path) -> None
     records.tables["x_small_second"] = replace(first, rows=[replace(row, data="other") for row in first.rows])
     records.tables["x_small_first"] = replace(first, incomparable={"B": "was tested otherwise"})
     judgement = ledger.judged("X", replace(above(), across=True), records, "small")
-    assert {one.data: one.outcome for one in judgement.evidence} == {"any": OPEN, "other": HOLDS}
+    assert {one.data: one.verdict for one in judgement.evidence} == {"any": OPEN, "other": HOLDS}
 
 
 def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
@@ -220,15 +220,15 @@ def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
                   lambda rows, floors: {("any", "C"): "collapsed"})  # fmt: skip
     rows = [row(label, values, ACCURACY) for label, values in (("A", [74, 75, 76]), ("B", [70] * 3), ("C", [9] * 3))]
     judgement = judged(claim, rows)
-    assert judgement.outcome == HOLDS and judgement.evidence[0].notes == ["left out, as it collapsed: C"]
+    assert judgement.verdict == HOLDS and judgement.evidence[0].notes == ["left out, as it collapsed: C"]
     nothing = judged(Claim("", "x", claim.orders, lambda rows, floors: {("any", "A"): "collapsed"}), rows)
-    assert (nothing.outcome, nothing.reason) == (OPEN, "every comparison was left out")
+    assert (nothing.verdict, nothing.reason) == (OPEN, "every comparison was left out")
 
 
 def test_fedtranss_accuracy_has_no_tolerance_of_its_own(row: MakeRow) -> None:
     """A difference of two points with a narrow interval counts on all papers' pages."""
     rows = [row("FedTrans", [80, 81, 82], ACCURACY), row("HeteroFL", [78, 79.1, 80], ACCURACY)]
-    assert judged(CLAIMS["F1"], rows).outcome == HOLDS
+    assert judged(CLAIMS["F1"], rows).verdict == HOLDS
 
 
 def test_an_order_names_the_figure_that_was_compared(row: MakeRow) -> None:

@@ -112,13 +112,13 @@ def test_claims_are_about_rows_and_columns_that_there_are(claim: str) -> None:
 
 
 def test_a_claim_on_all_baselines_needs_all_of_them(row: Callable[..., Any]) -> None:
-    def outcome(worst: float) -> str:
+    def verdict(worst: float) -> str:
         table = [row(MOSS, [75.0, 76.0, 77.0], ACCURACY)]
         table += [row(label, [70.0, worst, 72.0], ACCURACY) for label in arms.DISTILLING]
         (one,) = judge.evidence(ledger.CLAIMS["M1"], table, [], "", [])
-        return one.outcome
+        return one.verdict
 
-    assert outcome(71.0) == "holds" and outcome(77.0) == "open"
+    assert verdict(71.0) == "holds" and verdict(77.0) == "open"
 
 
 def _settled(label: str, accuracy: float, globally: float, rounds: float, last: float = 0.0) -> dict[str, Any]:
@@ -130,18 +130,18 @@ def _settled(label: str, accuracy: float, globally: float, rounds: float, last: 
 def _on_rounds(
     settled: Sequence[dict[str, Any]], rest: tuple[float, float, float] = (66, 19, 12)
 ) -> tuple[str, Sequence[str]]:
-    """M4's outcome and notes; baselines that are not among these have own, global and rounds of ``rest``."""
+    """M4's verdict and notes; baselines that are not among these have own, global and rounds of ``rest``."""
     others = [_settled(label, *rest) for label in BASELINES if label not in {one["label"] for one in settled}]
     (one,) = judge.evidence(ledger.CLAIMS["M4"], [*settled, *others], [], "", [])
-    return one.outcome, one.notes
+    return one.verdict, one.notes
 
 
 def test_what_collapsed_or_never_settled_says_nothing_of_convergence() -> None:
     moss, local, collapsed = _settled(MOSS, 70, 50, 8), _settled(LOCAL, 65, 20, 9), (12.0, 10.0, 1.0)
-    outcome, notes = _on_rounds(
+    verdict, notes = _on_rounds(
         [moss, local, _settled("HeteroFL", *collapsed), _settled("FedMD", 80, 40, 25, last=1.0)]
     )
-    assert outcome == "holds"
+    assert verdict == "holds"
     assert "left out, as it is no more accurate than local training: HeteroFL" in notes
     assert "left out, as it settles at the last evaluation: FedMD" in notes
     assert _on_rounds([moss, local, _settled("FedDF", 66, 19, 4)])[0] == "does not hold"
