@@ -212,6 +212,7 @@ def _shortest(reasons: Sequence[str]) -> str:
 def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
     """The rule on one claim, from the tables of its script."""
     floor_rows = recorded_floors(records, scale)
+    compared_labels = {label for order in claim.orders for label in (order.more, order.less)}
     pieces: list[Evidence] = []
     all_rows: list[Row] = []
     commands: list[str] = []
@@ -223,7 +224,8 @@ def judged(name: str, claim: Claim, records: Records, scale: str) -> Judged:
         rows = rows_of(records, table_name)
         all_rows += rows
         commands += table.commands
-        notes = [note.removesuffix(".") for note in table.notes]
+        row_notes = [note for label, note in table.row_notes.items() if label in compared_labels]
+        notes = [note.removesuffix(".") for note in (*table.notes, *row_notes)]
         all_notes += notes
         unfit = {(row["data"], row["label"]): table.incomparable[row["label"]] for row in rows
                  if row["label"] in table.incomparable}  # fmt: skip

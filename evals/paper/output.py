@@ -76,6 +76,7 @@ def record(
                 *_table_rows([*shown, *(run for run in runs if run.failed)], used),
                 *_still_without(table, shown, runs),
             ],
+            row_notes={label: note for label, note in table.row_notes.items() if label in older},
             incomparable={label: why for label, why in table.incomparable.items() if label in older},
             shares=shares,
         )
@@ -218,7 +219,7 @@ def section(
               "" if len(seeds) != 1 else f"seeds: {_listed(min(seeds))}"]  # fmt: skip
     facts = "; ".join(part for part in shared if part)
     lines = [f"### {name}", "", f"{facts[0].upper()}{facts[1:]}.", "", "```bash", *table.commands, "```", ""]
-    lines += [line for note in table.notes for line in (f"**{note}**", "")]
+    lines += [line for note in (*table.notes, *table.row_notes.values()) for line in (f"**{note}**", "")]
     if done:
         columns = [name for name in experiment.columns if any(name in row["figures"] | row["paper"] for row in done)]
         lines += _table(columns, done, table.shares, data=len(datas) > 1, seeds=len(seeds) > 1)

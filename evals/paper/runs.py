@@ -43,6 +43,7 @@ class Table:
         commands: the commands that gave it, one after the other.
         rows: the rows.
         notes: sentences about its jobs, written by hand.
+        row_notes: by label, a sentence about a row's jobs, written by hand.
         incomparable: by label, why a row cannot stand beside the others; written by hand.
         shares: share of clients by label.
     """
@@ -52,6 +53,7 @@ class Table:
     commands: Sequence[str] = ()
     rows: Sequence[TableRow] = ()
     notes: Sequence[str] = ()
+    row_notes: Mapping[str, str] = field(default_factory=dict)
     incomparable: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -107,8 +109,8 @@ def _tables_text(tables: Mapping[str, Table]) -> str:
         while data is not None and rows and rows[-1].keys() == {"label", "failed"} and rows[-1]["failed"] == [NOT_RUN]:
             not_run.insert(0, rows.pop()["label"])
         head = {"script": table.script, "scale": table.scale, "data": data, "commands": list(table.commands),
-                "notes": list(table.notes), "incomparable": dict(table.incomparable),
-                "shares": dict(table.shares), "not_run": not_run}  # fmt: skip
+                "notes": list(table.notes), "row_notes": dict(table.row_notes),
+                "incomparable": dict(table.incomparable), "shares": dict(table.shares), "not_run": not_run}  # fmt: skip
         fields = [
             f"  {_text(key)}: {_text(value)}"
             for key, value in head.items()

@@ -112,12 +112,16 @@ def test_seeds_of_an_earlier_machine_stay(done: list[dict[str, Any]], places: di
     records = replace(Records.load(places["results"]), folder=tmp_path)
     (first,) = records.tables["try_smoke"].commands
     records.tables["try_smoke"] = replace(
-        records.tables["try_smoke"], notes=[NOTE], incomparable={"FedTrans": "is older", "gone": "is gone"}
+        records.tables["try_smoke"],
+        notes=[NOTE],
+        row_notes={"FedTrans": NOTE, "gone": NOTE},
+        incomparable={"FedTrans": "is older", "gone": "is gone"},
     )
     records.save()
     assert call(EXPERIMENT, elsewhere, "--seeds", "3", "1", "--arms", "FedTrans") == 0
     table = Records.load(tmp_path).tables["try_smoke"]
-    assert table.notes == [NOTE] and table.incomparable == {"FedTrans": "is older"}
+    assert table.notes == [NOTE] and table.row_notes == {"FedTrans": NOTE}
+    assert table.incomparable == {"FedTrans": "is older"}
     assert table.commands[0] == first and table.commands[1].endswith("--seeds 3 1 --arms FedTrans --set=batch_size=5")
     rows = rows_of(tmp_path)
     assert [(row["label"], row["seeds"]) for row in rows] == [

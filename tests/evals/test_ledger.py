@@ -189,6 +189,14 @@ def test_notes_of_a_table_stand_in_the_evidence(tmp_path: Path) -> None:
     ]
 
 
+def test_a_note_on_a_row_stands_only_where_a_claim_compares_it(tmp_path: Path) -> None:
+    records = recorded(tmp_path, {"A": [74, 75], "B": [70, 70], "C": [60, 60]}, "x_small_y")
+    records.tables["x_small_y"] = replace(records.tables["x_small_y"], row_notes={"C": "Its jobs are older."})
+    notes = {other: ledger.judged("X", above(Order(ACCURACY, "A", other)), records, "small").evidence[0].notes
+             for other in "BC"}  # fmt: skip
+    assert notes == {"B": [], "C": ["Its jobs are older"]}
+
+
 def test_a_row_that_cannot_stand_beside_the_others_is_left_out(tmp_path: Path) -> None:
     records = recorded(tmp_path, {"A": [74, 75, 76], "B": [70, 70, 70]}, "x_small_y")
     assert ledger.judged("X", above(), records, "small").verdict == HOLDS
