@@ -56,7 +56,7 @@ def pages() -> dict[Path, str]:
     }
     for name, title in TITLES.items():
         lines = [
-            f"# Claims of {title}: figures and intervals",
+            f"# Claims of {title}: all figures",
             "",
             "`python -m evals.claims` writes this page from the recorded results. It follows",
             "[the rule of all papers](../claims.md#the-rule).",

@@ -33,7 +33,7 @@ EXPERIMENT = Experiment(
     note="The first round after which a type's accuracy, as a mean of three evaluations, rises half a point at most; "
     "the mean is over types. The paper has no number for this. It favours systems that stop early, however accurate. "
     "So the last column says when Moss was first as accurate as the row's system late in its job. –: it was not, on "
-    "one seed or more. A type that settles in the last round could have improved further. The ledger leaves such "
+    "one seed or more. A type that settles in the last round could have improved further. The claims leave such "
     "rows out, and those that are no more accurate than local training, which has a row for this.",
     rows=with_rounds_to_there,
     orders=fewest(ROUNDS),

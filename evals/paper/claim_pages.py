@@ -43,7 +43,7 @@ def fitting(parts: Sequence[str], separator: str = "; ") -> str:
         text = separator.join([*parts[:count], *([f"{left} more"] if left else [])])
         if len(text.split()) <= MOST_WORDS:
             return text
-    return f"{len(parts)} in the ledger" if parts else _NOTHING
+    return f"{len(parts)} on the page of figures" if parts else _NOTHING
 
 
 def _claim_row(folder: str, one: Judged) -> str:

@@ -105,7 +105,7 @@ def test_figures_that_do_not_fit_in_a_cell_are_counted() -> None:
     assert fitting(["a b c"] * 4) == "a b c; a b c; a b c; a b c"
     assert fitting(["a b c d e"] * 3) == "a b c d e; a b c d e; 1 more"
     assert fitting(["F1"] * 14, ", ") == ", ".join(["F1"] * 10) + ", 4 more"
-    assert fitting(["a " * 13]) == "1 in the ledger"
+    assert fitting(["a " * 13]) == "1 on the page of figures"
 
 
 def test_links_of_the_claims_lead_to_sections_with_commands_or_to_what_was_not_run() -> None:
