@@ -71,6 +71,7 @@ def show(
 
     Example: fedscale methods show fedtrans_digits
     """
+    from fedscale_ext.config.methods import method_names
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
     from fedscale_ext.driver.progress import counted
@@ -79,7 +80,10 @@ def show(
     from fedscale_ext.report.lineage import PLOT, TITLES, lineage_rows
     from fedscale_ext.util.reading import MEGA, read_json
 
-    log_dir = Path(job) if Path(job, SUMMARY).is_file() else jobs.find(job).log_dir
+    is_folder = Path(job, SUMMARY).is_file()
+    if not is_folder and job in method_names() and jobs.read(job) is None:
+        raise UserError(f"{job!r} is a method, not a job: `fedscale methods options {job}` shows its hyperparameters")
+    log_dir = Path(job) if is_folder else jobs.find(job).log_dir
     try:
         summary = read_json(log_dir / SUMMARY, 1024 * MEGA)
         rows = lineage_rows(summary)

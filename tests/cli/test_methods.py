@@ -119,6 +119,11 @@ def test_options_of_a_method_without_any(call):
     assert call("methods", "options", "fedavg") == (0, "fedavg has no hyperparameters of its own\n", "")
 
 
+def test_show_of_a_method_names_the_command_that_shows_it(call, state):
+    sentence = "'fedtrans' is a method, not a job: `fedscale methods options fedtrans` shows its hyperparameters"
+    assert call("methods", "show", "fedtrans") == (2, "", f"fedscale: {sentence}\n")
+
+
 def test_show_prints_the_lineage_of_a_finished_job(call, state, job_file):
     grow = {"fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
     done = fedscale_ext.run(job_file, method="fedtrans", rounds=3, **grow)
