@@ -68,12 +68,12 @@ def same_turn() -> Iterator[None]:
 
 @contextmanager
 def _torch_defaults() -> Iterator[None]:
-    threads, dtype, device = torch.get_num_threads(), torch.get_default_dtype(), torch.get_default_device()
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
-    if device.type != "cpu":
-        torch.set_default_device(None)
     try:
         with ExitStack() as modes:
+            if torch.get_default_device().type != "cpu":  # the caller's default, or that of a block of the caller
+                modes.enter_context(torch.device("cpu"))
             for mode in (torch.inference_mode(False), torch.enable_grad()):
                 modes.enter_context(mode)
             for kind in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
@@ -82,8 +82,6 @@ def _torch_defaults() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
-        if device.type != "cpu":
-            torch.set_default_device(device)
 
 
 @contextmanager

@@ -174,6 +174,14 @@ def default_device() -> Iterator[None]:
         torch.set_default_device(None)
 
 
+@contextmanager
+def device_of_a_block() -> Iterator[None]:
+    with torch.device("meta"):
+        yield
+        assert torch.get_default_device().type == "meta"
+    assert torch.get_default_device().type == "cpu" and torch.zeros(1).device.type == "cpu"
+
+
 def autocast() -> torch.autocast:
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -188,7 +196,7 @@ ON_SERVER = {"method": "fedgen", "fedgen.representation": 8, **TYPES}  # a metho
     [
         (default_dtype, EXITS), (low_precision, EXITS),
         *((partial(precision_of, each), EXITS) for each in (torch.backends, torch.backends.mkldnn.matmul)),
-        (default_device, ON_SERVER), (autocast, ON_SERVER),
+        (default_device, ON_SERVER), (device_of_a_block, ON_SERVER), (autocast, ON_SERVER),
         (torch.no_grad, ON_SERVER), (torch.inference_mode, ON_SERVER),
     ],
 )  # fmt: skip
