@@ -64,7 +64,7 @@ class HeteroFLParams(LevelsParams):
     """
 
     rates: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
-    levels: Literal["capacity", "groups", "fix", "dynamic"] = "capacity"
+    levels: Literal["capacity", "groups", "fix", "dynamic"] = "capacity"  # type: ignore[assignment]  # one rule more
     scaler: bool = True
     mask: bool = True
     mask_test: bool = False
