@@ -36,7 +36,6 @@ GOOD = {
     "dataset verify": "data/made",
     "dataset show": "data/made -o made.png",
     "dataset download": "",
-    "data": "",
     "models": "--data femnist",
     "methods": "",
     "methods options": "fedavg",
@@ -73,7 +72,6 @@ BAD = {
     "predict": ("none small.npz --client 1", "none"),
     "verify": ("own", "has no digests in its records"),
     "dataset download": ("cifar11", "did you mean 'cifar10'"),
-    "data": ("small.npz", "small.npz"),
     "models": ("--data femnst", "did you mean 'femnist'"),
     "methods": ("none", "has no command 'none'"),
     "methods options": ("none", "there is no method 'none'"),
@@ -164,6 +162,17 @@ def test_help_tells_the_exit_codes(call, monkeypatch):
     _, out, _ = call("--help")
     text = " ".join(out.split())
     assert "Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted" in text
+
+
+def test_help_groups_the_commands_in_the_order_of_their_use(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    panels = re.split(r"─ (\w+) ─", call("--help")[1])[1:]
+    texts = zip(panels[::2], panels[1::2], strict=True)
+    commands = {title: re.findall(r"^│ ([a-z]+) ", text, re.M) for title, text in texts}
+    assert list(commands.items())[1:] == [
+        ("Run", ["driver", "executor"]), ("Choose", ["methods", "models", "config"]), ("Data", ["dataset", "traces"]),
+        ("Results", ["report", "predict", "export", "verify", "benchmark", "leaderboard"]),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", BAD)
