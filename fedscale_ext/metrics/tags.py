@@ -69,10 +69,10 @@ def _tested(evaluation: Evaluation, capacity: np.ndarray | None) -> dict[str, fl
     of_client = client_accuracy(whole)
     groups = _by_model(whole.serve, of_client)
     if capacity is not None:
-        tier, names = device_groups(capacity)
-        means = group_means(of_client, tier, len(names)).tolist()
+        group, names = device_groups(capacity)
+        means = group_means(of_client, group, len(names)).tolist()
         groups |= {
-            f"Tier/{number}_{name.replace(' ', '_')}/accuracy": mean
+            f"Capacity/{number}_{name.replace(' ', '_')}/accuracy": mean
             for number, (name, mean) in enumerate(zip(names, means, strict=True), 1)
         }
     return figures | {tag: value for tag, value in groups.items() if not math.isnan(value)}

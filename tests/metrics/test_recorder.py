@@ -211,7 +211,7 @@ def test_tensorboard_has_fedscales_tags_and_ours(tmp_path: Path):
         "Test/named/largest",
         "Train/models",
         *(f"Model/{key}/{figure}" for key in ("m0", "m1") for figure in ("accuracy", "clients")),
-        *(f"Tier/{tier}/accuracy" for tier in ("1_weakest", "2_second", "3_third", "4_strongest")),
+        *(f"Capacity/{group}/accuracy" for group in ("1_weakest", "2_second", "3_third", "4_strongest")),
         "Train/participants/m0",
         "Train/participants/m1",
         "Train/participants/m2",

@@ -16,30 +16,32 @@ def test_a_models_accuracy_is_that_of_the_clients_that_it_serves():
     assert figures["Model/m0/accuracy"] == pytest.approx(0.2)
     assert figures["Model/m1/accuracy"] == pytest.approx(0.7)
     assert (figures["Model/m0/clients"], figures["Model/m1/clients"]) == (3, 2)
-    assert not any(tag.startswith("Tier") for tag in figures)
+    assert not any(tag.startswith("Capacity") for tag in figures)
 
 
-def test_tiers_are_quarters_by_capacity():
+def test_groups_are_quarters_by_capacity():
     tested = evaluation(1, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
     capacity = np.array([8, 7, 6, 5, 4, 3, 2, 1])
     figures = round_figures(replace(record(1), evaluation=tested), Spent(), capacity)
-    tiers = {tag: value for tag, value in figures.items() if tag.startswith("Tier")}
-    assert tiers == pytest.approx({"Tier/1_weakest/accuracy": 0.75, "Tier/2_second/accuracy": 0.55,
-                                   "Tier/3_third/accuracy": 0.35, "Tier/4_strongest/accuracy": 0.15})  # fmt: skip
+    of_capacity = {tag: value for tag, value in figures.items() if tag.startswith("Capacity")}
+    assert of_capacity == pytest.approx(
+        {"Capacity/1_weakest/accuracy": 0.75, "Capacity/2_second/accuracy": 0.55,
+         "Capacity/3_third/accuracy": 0.35, "Capacity/4_strongest/accuracy": 0.15}
+    )  # fmt: skip
 
 
 def test_equal_devices_have_one_tag_that_says_what_they_afford():
     tested = evaluation(1, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     capacity = np.array([2e6, 1e6, 2e6, 1e6, 2e6, 1e6])
     figures = round_figures(replace(record(1), evaluation=tested), Spent(), capacity)
-    tiers = {tag: value for tag, value in figures.items() if tag.startswith("Tier")}
-    assert tiers == pytest.approx({"Tier/1_1_MMACs/accuracy": 0.4, "Tier/2_2_MMACs/accuracy": 0.3})
+    of_capacity = {tag: value for tag, value in figures.items() if tag.startswith("Capacity")}
+    assert of_capacity == pytest.approx({"Capacity/1_1_MMACs/accuracy": 0.4, "Capacity/2_2_MMACs/accuracy": 0.3})
 
 
-def test_a_tier_that_nobody_was_tested_of_has_no_figure():
+def test_a_group_that_nobody_was_tested_of_has_no_figure():
     tested = evaluation(1, [0.5], untested=7)
     figures = round_figures(replace(record(1), evaluation=tested), Spent(), np.arange(8.0))
-    assert [tag for tag in figures if tag.startswith("Tier")] == ["Tier/1_weakest/accuracy"]
+    assert [tag for tag in figures if tag.startswith("Capacity")] == ["Capacity/1_weakest/accuracy"]
 
 
 def test_of_a_thousand_models_the_rest_share_a_tag():
