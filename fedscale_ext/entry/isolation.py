@@ -6,10 +6,12 @@ FedScale keeps a job's arguments in a module, and torch draws from one generator
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,6 +19,19 @@ from fedscale_ext import compat
 from fedscale_ext.core.spec_cache import forget_specs
 
 _WANDB_KEY = "WANDB_API_KEY"  # set for wandb by a job with a token
+# Torch's defaults of float32 precision, by backend and operation, the general before the particular. An operation with
+# "none" follows "all" of its backend, and that the generic one.
+_PRECISION = {
+    ("generic", "all"): "none",
+    ("cuda", "all"): "none",
+    ("cuda", "matmul"): "none",
+    ("cuda", "conv"): "tf32",
+    ("cuda", "rnn"): "tf32",
+    ("mkldnn", "all"): "none",
+    ("mkldnn", "matmul"): "none",
+    ("mkldnn", "conv"): "none",
+    ("mkldnn", "rnn"): "none",
+}
 _turn = threading.Lock()
 _threads: set[int] = set()  # of the job that has the turn: a hook of it may run a job itself
 
@@ -25,9 +40,9 @@ _threads: set[int] = set()  # of the job that has the turn: a hook of it may run
 def isolated(use_cuda: bool, notice: Callable[[str], None]) -> Iterator[None]:
     """Isolate a job from what the caller has set in this process, and the caller from the job.
 
-    The job gets torch's defaults of precision, gradients and device, and no cached cost of a class that was edited
-    since. The caller gets back: these settings, the number of torch's threads, the states of its generators, FedScale's
-    arguments, and the variable of wandb's key.
+    The job gets torch's defaults of float32 precision, gradients and device, and no cached cost of a class that was
+    edited since. The caller gets back: these settings, the number of torch's threads, the states of its generators,
+    FedScale's arguments, and the variable of wandb's key.
 
     Args:
         use_cuda: Whether the job may draw from the GPUs' generators.
@@ -36,7 +51,7 @@ def isolated(use_cuda: bool, notice: Callable[[str], None]) -> Iterator[None]:
     """
     with _in_turn(notice):
         devices = range(torch.cuda.device_count()) if use_cuda else []
-        with torch.random.fork_rng(devices), _torch_defaults(), _full_precision(), compat.same_arguments(), _wandb():
+        with torch.random.fork_rng(devices), _torch_defaults(), _default_precision(), compat.same_arguments(), _wandb():
             yield
 
 
@@ -84,20 +99,56 @@ def _torch_defaults() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Float32 in full for products and convolutions; torch has no such settings before 2.9."""
-    backends: Any = torch.backends
+class _Setting(NamedTuple):
+    """A setting of float32 precision, and torch's default."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+    default: Any
+
+
+def _precision_settings() -> list[_Setting]:
+    """List torch's settings: those since 2.9 from the general to the particular, then the older ones."""
+    torch_c: Any = torch._C
     settings = []
-    if hasattr(backends, "fp32_precision"):  # the general before the particular, which may follow from it
-        mkldnn = backends.mkldnn
-        settings = [backends, backends.cuda.matmul, mkldnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
-    with ExitStack() as ends:
-        for each in settings:
-            if each.fp32_precision != "none":
-                ends.callback(setattr, each, "fp32_precision", each.fp32_precision)
-                each.fp32_precision = "none"
+    if hasattr(torch_c, "_get_fp32_precision_getter"):
+        read, write = torch_c._get_fp32_precision_getter, torch_c._set_fp32_precision_setter
+        settings = [
+            _Setting(partial(read, *names), partial(write, *names), default) for names, default in _PRECISION.items()
+        ]
+    return [
+        *settings,
+        _Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+        _Setting(_cudnn_allows_tf32, partial(setattr, torch.backends.cudnn, "allow_tf32"), True),
+    ]
+
+
+def _cudnn_allows_tf32() -> bool:
+    try:
+        return torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # it is not what the newer settings say, which have their default here
+        return False
+
+
+@contextmanager
+def _default_precision() -> Iterator[None]:
+    """Set torch's defaults of float32 precision."""
+    settings, before = _precision_settings(), []
+    with warnings.catch_warnings(action="ignore"):  # torch 2.9's, that the older settings will be removed
+        for setting in settings:  # a particular one shows its value once the general ones are "none"
+            before.append(setting.read())
+            setting.write(setting.default)
+    _write(settings, [setting.default for setting in settings])
+    try:
         yield
+    finally:
+        _write(settings, before)
+
+
+def _write(settings: list[_Setting], values: list[Any]) -> None:
+    """Write the older settings first, since these change some of the newer."""
+    for setting, value in zip(reversed(settings), reversed(values), strict=True):
+        setting.write(value)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
+from functools import partial, reduce
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fedscale_ext import compat
 from fedscale_ext.config.job_config import JobConfig, load_config, with_values
 from fedscale_ext.core.events import Emit, ignore_event
 from fedscale_ext.entry.in_process import run_in_process
+from fedscale_ext.entry.isolation import isolated
 from fedscale_ext.metrics.records import read_lines
 from fedscale_ext.server import grpc_server, records
 from fedscale_ext.training.local_training import MultiModelClient
@@ -142,26 +144,89 @@ def default_dtype() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-@contextmanager
-def low_precision() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        yield
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
+def backends() -> list[Any]:
+    """Those with a setting of precision, the general before the particular; none before torch 2.9."""
+    every: Any = torch.backends
+    cuda = [every.cudnn, every.cuda.matmul, every.cudnn.conv, every.cudnn.rnn]
+    mkldnn = [every.mkldnn, every.mkldnn.matmul, every.mkldnn.conv, every.mkldnn.rnn]
+    return [every, *cuda, *mkldnn] if hasattr(every, "fp32_precision") else []
 
 
-@contextmanager
-def precision_of(backend: Any) -> Iterator[None]:
-    backend.fp32_precision = "tf32" if backend is torch.backends else "bf16"
-    before = backend.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
-    try:
-        yield
-        assert (backend.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision) == before
-    finally:
+def precision() -> list[Any]:
+    """The settings of precision: torch's older ones raise if they contradict the newer."""
+    values = [backend.fp32_precision for backend in backends()]
+    cudnn, cublas = attrgetter("cudnn.allow_tf32"), attrgetter("cuda.matmul.allow_tf32")
+    for read in (torch.get_float32_matmul_precision, partial(cudnn, torch.backends), partial(cublas, torch.backends)):
+        try:
+            values.append(read())
+        except RuntimeError:
+            values.append("mixed")
+    return values
+
+
+def set_precision(name: str, value: Any) -> None:
+    if name == "products":
+        torch.set_float32_matmul_precision(value)
+    elif name == "mkldnn":  # its attribute writes the generic setting
+        torch.backends.mkldnn.set_flags(_fp32_precision=value)
+    else:
+        *backend, attribute = name.split(".")
+        setattr(reduce(getattr, backend, torch.backends), attribute, value)
+
+
+def clear_precision() -> list[list[Any]]:
+    """Set the newer settings to "none", the general first; returns what each had hidden."""
+    states = []
+    for backend in backends():
         backend.fp32_precision = "none"
+        states.append(precision())
+    return states
+
+
+@contextmanager
+def low_precision(**changes: Any) -> Iterator[None]:
+    for name, value in changes.items():
+        set_precision(name, value)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        clear_precision()
+        if backends():
+            set_precision("mkldnn", "none")
+        set_precision("cudnn.allow_tf32", True)  # sets those of "conv" and "rnn", too
+
+
+NEWER = pytest.mark.skipif(not backends(), reason="torch before 2.9 has no such setting")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {}, {"products": "high"}, {"products": "medium"}, {"cudnn.allow_tf32": False}, {"cuda.matmul.allow_tf32": True},
+        *(
+            pytest.param(changes, marks=NEWER)
+            for changes in (
+                {"fp32_precision": "tf32"}, {"fp32_precision": "bf16", "mkldnn.matmul.fp32_precision": "bf16"},
+                {"cudnn.fp32_precision": "ieee", "cudnn.rnn.fp32_precision": "none"},
+                {"cudnn.conv.fp32_precision": "ieee"}, {"cuda.matmul.fp32_precision": "tf32"},
+                {"mkldnn": "bf16"}, {"mkldnn": "bf16", "fp32_precision": "tf32"},
+                {"products": "high", "mkldnn.matmul.fp32_precision": "bf16"},
+                {"products": "high", "cuda.matmul.fp32_precision": "none", "mkldnn.matmul.fp32_precision": "none"},
+                {"cudnn.allow_tf32": False, "cudnn.conv.fp32_precision": "tf32"},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_float32_has_torchs_default_precision_in_a_job_and_the_callers_after_it(changes: dict[str, Any]):
+    defaults, after = precision(), []
+    for job in (nullcontext, partial(isolated, False, print)):
+        with low_precision(**changes):
+            with job():
+                inside = precision()
+            after.append([precision(), *clear_precision()])
+    assert inside == defaults == precision()
+    assert after[1] == after[0]
 
 
 @contextmanager
@@ -194,19 +259,23 @@ ON_SERVER = {"method": "fedgen", "fedgen.representation": 8, **TYPES}  # a metho
 @pytest.mark.parametrize(
     ("settings", "keys"),
     [
-        (default_dtype, EXITS), (low_precision, EXITS),
-        *((partial(precision_of, each), EXITS) for each in (torch.backends, torch.backends.mkldnn.matmul)),
+        (default_dtype, EXITS), (partial(low_precision, products="medium"), EXITS),
+        *(
+            pytest.param(partial(low_precision, **{name: "bf16"}), EXITS, marks=NEWER)
+            for name in ("fp32_precision", "mkldnn.matmul.fp32_precision")
+        ),
         (default_device, ON_SERVER), (device_of_a_block, ON_SERVER), (autocast, ON_SERVER),
         (torch.no_grad, ON_SERVER), (torch.inference_mode, ON_SERVER),
     ],
 )  # fmt: skip
 def test_the_callers_torch_settings_change_no_job(job_file: Path, settings: Any, keys: dict[str, Any]):
     config = job(job_file, **keys)
-    expected = digests(config)
+    expected, defaults, inside = digests(config), precision(), []
     with settings():
-        grad = torch.is_grad_enabled()
-        assert digests(config) == expected
-        assert torch.is_grad_enabled() == grad
+        before = torch.is_grad_enabled(), precision()
+        assert digests(config, lambda _: inside.append(precision())) == expected
+        assert (torch.is_grad_enabled(), precision()) == before
+    assert inside and all(each == defaults for each in inside)
 
 
 def test_a_jobs_token_leaves_the_environment(job_file: Path, monkeypatch: pytest.MonkeyPatch):
