@@ -366,10 +366,8 @@ class MultiModelAggregator(MethodHooks):
         """Write and announce the job's results; returns the summary."""
         # only now: a checkpoint has the notices before it, and the job may be resumed for more rounds
         end = end_notice(self.history, self.records.header["floor"], self.config)
-        offline = offline_notice(self.population, self.eligible, self.history)
-        for sentence in filter(
-            None, (self.unfinished_notice(), offline, untrained_notice(type(self), self.history), end)
-        ):
+        away = offline_notice(self.population, self.eligible, self.history)
+        for sentence in filter(None, (self.unfinished_notice(), away, untrained_notice(type(self), self.history), end)):
             self.notice(sentence)
         result = JobResult(
             records=self.history,
