@@ -50,7 +50,7 @@ class _Reply:
 
     event: str
     header: dict[str, Any] = field(default_factory=dict)
-    tensors: Mapping[str, Mapping[int, State]] = field(default_factory=dict)
+    tensors: dict[str, dict[int, State]] = field(default_factory=dict)
     lacks_sections: bool = False
     error: Exception | None = None
 
@@ -210,7 +210,7 @@ class MultiModelExecutor(NoPickle, Executor):
             logging.exception(f"unit {header['unit']} failed")
             answer, parts = {"failed": f"{type(error).__name__}: {error}"}, {}
         finally:
-            self.worker.client_tensors = {}  # an executor without work holds none
+            unit.tensors.clear()  # the worker has them, too: an executor holds none while it waits
         with self.watch("wire"):
             self._cache_states(identity, header.get(CACHED, {}), parts)
             return wire.pack({**identity, **answer, "seconds": self.watch.read()}, parts)

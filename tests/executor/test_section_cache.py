@@ -1,5 +1,6 @@
 """What an executor keeps of its clients is not sent to it again, and a job is the same to the last bit."""
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedscale_ext.methods.personal.local import INITIAL
 from fedscale_ext.tasks.client_tensors import ClientState, section_name
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.executor_link import Link
 from fedscale_ext.transport.leases import ExecutorProcess
 
 JOB = {
@@ -142,13 +144,21 @@ def test_what_the_server_writes_itself_is_sent(tmp_path: Path) -> None:
 
 
 def test_an_executor_without_work_holds_no_tensors_of_clients(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, held = executor_module.MultiModelExecutor._answer, []
+    answer, complete = executor_module.MultiModelExecutor._answer, Link.complete
+    came: list[weakref.ref[torch.Tensor]] = []
+    held: list[int] = []
 
     def noting(self: Any, kind: Any, unit: Any) -> bytes:
-        packed = answer(self, kind, unit)
-        held.append((len(unit.tensors), len(self.worker.client_tensors)))
-        return packed
+        states = [state for by_index in unit.tensors.values() for state in by_index.values()]
+        came.extend(weakref.ref(tensor) for state in states for tensor in state.values())
+        del states
+        return answer(self, kind, unit)
+
+    def waiting(self: Link, request: Any) -> Any:
+        held.append(sum(reference() is not None for reference in came))
+        return complete(self, request)
 
     monkeypatch.setattr(executor_module.MultiModelExecutor, "_answer", noting)
+    monkeypatch.setattr(Link, "complete", waiting)
     fedscale_ext.run(job_file, **JOB, progress=False)
-    assert max(came for came, _ in held) > 0 and {left for _, left in held} == {0}
+    assert came and set(held) == {0}
