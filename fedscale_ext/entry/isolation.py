@@ -42,7 +42,7 @@ def isolated(use_cuda: bool, notice: Callable[[str], None]) -> Iterator[None]:
 
     The job gets torch's defaults of float32 precision, gradients and device, and no cached cost of a class that was
     edited since. The caller gets back: these settings, the number of torch's threads, the states of its generators,
-    FedScale's arguments, and the variable of wandb's key.
+    FedScale's arguments, and the variable of wandb's key. A hook that sets torch's default device is not undone.
 
     Args:
         use_cuda: Whether the job may draw from the GPUs' generators.
@@ -134,15 +134,15 @@ def _cudnn_allows_tf32() -> bool:
 def _default_precision() -> Iterator[None]:
     """Set torch's defaults of float32 precision."""
     settings, before = _precision_settings(), []
-    with warnings.catch_warnings(action="ignore"):  # torch 2.9's, that the older settings will be removed
-        for setting in settings:  # a particular one shows its value once the general ones are "none"
-            before.append(setting.read())
-            setting.write(setting.default)
-    _write(settings, [setting.default for setting in settings])
     try:
+        with warnings.catch_warnings(action="ignore"):  # torch 2.9's, that the older settings will be removed
+            for setting in settings:  # a particular one shows its value once the general ones are "none"
+                before.append(setting.read())
+                setting.write(setting.default)
+        _write(settings, [setting.default for setting in settings])
         yield
     finally:
-        _write(settings, before)
+        _write(settings[: len(before)], before)
 
 
 def _write(settings: list[_Setting], values: list[Any]) -> None:

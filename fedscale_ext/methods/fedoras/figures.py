@@ -32,7 +32,7 @@ def stage_figures(
     Args:
         plan: Rounds of the stages.
         history: Records of finished rounds.
-        judging: :attr:`Judges.generations`.
+        judging: :attr:`PathScorer.generations`.
 
     Returns:
         Rows of JSON: rounds, and sums over clients of participations, bytes and MACs.

@@ -59,7 +59,7 @@ class PersonalModelClient(MultiModelClient):
     def next_client_state(self, model: nn.Module, conf: ClientConfig) -> State:
         """Return what the client keeps of its trained ``model``, in memory of its own: all floating-point tensors.
 
-        It is called for clients that have a ``client_state``, which may be empty.
+        It is called for clients that have a ``client_state``, which may be empty, and in fine-tuning.
         """
         return copied(floating_tensors(model.state_dict()))
 

@@ -111,9 +111,10 @@ class LevelsParams:
             clash = f"{key} is given and {self.method}.levels is {self.levels}"
             raise UserError(f"{clash}; give one of them (--set '{key}=[]' takes groups away)")
         if self.shares is not None and self.levels not in ("fix", "dynamic"):
+            remedy = "" if self.groups else f"set {self.method}.levels to fix, or "
             raise UserError(
-                f"{self.method}.shares is given and {self.method}.levels is {self.levels}, which draws nothing; set "
-                f"{self.method}.levels to fix, or remove {self.method}.shares"
+                f"{self.method}.shares is given and {self.method}.levels is {self.levels}, which draws nothing; "
+                f"{remedy}remove {self.method}.shares"
             )
 
 

@@ -10,6 +10,8 @@ from job_results import assert_equal, result
 
 import fedscale_ext
 from fedscale_ext import models
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.method_params import make_params
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.submodel.capacity_levels import check_shares, drawn_levels
@@ -245,3 +247,24 @@ def test_unless_capacity_model_names_another() -> None:
     assert aggregator.smallest_spec() == models.named_spec(
         "cnn_small", aggregator.task.input_shape, aggregator.task.num_classes
     )
+
+
+WITH_LEVELS = ("heterofl", "fedrolex", "fjord", "depthfl", "scalefl", "hypemefed")
+
+
+@pytest.mark.parametrize("name", WITH_LEVELS)
+def test_groups_make_the_levels_where_there_are_some(name: str) -> None:
+    def levels(**keys: Any) -> str:
+        config = make_config({}, {"method": name, **{f"{name}.{key}": value for key, value in keys.items()}})
+        return make_params(method_class(name).Params, config).levels
+
+    assert levels() == levels(groups=[]) == "capacity"
+    assert levels(groups=[3, 3, 4]) == "groups"
+    with pytest.raises(UserError, match=rf"{name}.groups is given and {name}.levels is fix"):
+        levels(groups=[3, 3, 4], levels="fix")
+
+
+def test_shares_beside_groups_are_refused_with_what_to_do() -> None:
+    keys = {"method": "fjord", "fjord.groups": [2, 2, 2, 2, 2], "fjord.shares": [0.2] * 5}
+    with pytest.raises(UserError, match=r"which draws nothing; remove fjord\.shares$"):
+        make_params(method_class("fjord").Params, make_config({}, keys))

@@ -15,7 +15,8 @@ class MyMethodClient(PersonalModelClient):
     def next_client_state(self, model: nn.Module, conf: ClientConfig) -> State:
         """Return the client's trained layers; the server stores them for its next round."""
         state = model.state_dict()
-        return copied({name: state[name] for name in conf.objective["personal"]})
+        names = conf.objective.get("personal", conf.client_state)  # in fine-tuning there is no objective
+        return copied({name: state[name] for name in names})
 
 
 class MyMethodExecutor(MultiModelExecutor):

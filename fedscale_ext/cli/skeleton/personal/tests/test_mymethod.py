@@ -30,6 +30,11 @@ def test_what_clients_keep_does_not_travel(job: Any, usual: Any) -> None:
     assert less * 1e6 == pytest.approx(2 * 3 * 12 * head)  # in both directions, three rounds, twelve clients
 
 
+def test_clients_are_fine_tuned_from_what_they_keep(job: Any) -> None:
+    tuned = job("tuned", personalise_epochs=1)["personalised"]
+    assert tuned["tested"] == 12
+
+
 @pytest.mark.parametrize("value", [-1, 4])
 def test_a_bad_hyperparameter_is_one_sentence(job: Any, value: int) -> None:
     with pytest.raises(UserError, match=f"mymethod.layers is {value}"):
