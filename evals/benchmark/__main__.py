@@ -32,8 +32,9 @@ from fedscale_ext.driver.tables import console, print_table
 _LEGEND = """
 own %: accuracy on clients' own test samples, mean over clients; of the tenth with the lowest: worst tenth %
 on all %: the same models on all clients' test samples; at 25 %: own % after a quarter of the budget
-rank: mean over seeds, 1 is best; rate: learning rate; traffic: bytes, as a multiple of FedAvg's, weakest device's model
-(80 % beyond): 80 % of the clients train more than their devices afford"""
+rank: mean over seeds (and data sets), 1 is best; rate: learning rate
+traffic: bytes as a multiple of those of FedAvg, weakest device's model; mean over data sets
+(80 % beyond): 80 % of the clients train more than their devices afford, on the data set where these are most"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class RowOverTasks:
     @property
     def beyond(self) -> float:
         """Largest share of a task's clients that train more than their devices afford; 0 where nobody does."""
-        return float(np.nan_to_num(max(entry.beyond for entry in self.by_task.values())))
+        return max(float(np.nan_to_num(entry.beyond)) for entry in self.by_task.values())
 
     @property
     def title(self) -> str:
@@ -53,7 +54,7 @@ class RowOverTasks:
     @property
     def accuracy(self) -> float:
         """Mean over its tasks of the accuracy on clients' own samples, in %."""
-        return float(np.mean([entry.values(OWN).mean() for entry in self.by_task.values()]))
+        return float(np.mean([_accuracy(entry) for entry in self.by_task.values()]))
 
     @property
     def traffic(self) -> float:
@@ -61,12 +62,23 @@ class RowOverTasks:
         both = [(entry, self.baseline[task]) for task, entry in self.by_task.items() if task in self.baseline]
         return float(np.mean([entry.megabytes / other.megabytes for entry, other in both])) if both else np.nan
 
+    def is_better(self, other: "RowOverTasks") -> bool:
+        """Whether it is better than another row: by rank or, if one has none, by accuracy on the tasks of both."""
+        if not np.isnan(self.rank + other.rank):
+            return self.rank < other.rank
+        shared = [task for task in self.by_task if task in other.by_task]
+        return sum(_accuracy(self.by_task[task]) - _accuracy(other.by_task[task]) for task in shared) > 0
+
     def above_baseline(self, task: str) -> np.ndarray:
         """Return its points above the baseline on a task, for each seed that both have, float64 [seeds]."""
         runs, others = self.by_task[task].runs, self.baseline[task].runs
         return np.array(
             [runs[seed].figures[OWN] - others[seed].figures[OWN] for seed in sorted(runs) if seed in others]
         )
+
+
+def _accuracy(entry: Entry) -> float:
+    return float(entry.values(OWN).mean())
 
 
 def rows_over_tasks(runs: Sequence[Measurement]) -> list[RowOverTasks]:
@@ -88,19 +100,24 @@ def rows_over_tasks(runs: Sequence[Measurement]) -> list[RowOverTasks]:
 
 
 def best_of_families(rows: Sequence[RowOverTasks]) -> list[RowOverTasks]:
-    """Return the best row of each family, and floors and ceilings but those of pooled samples; the best first.
+    """Return the best row of each family, and floors and ceilings but those of pooled samples, in their order.
 
     A row in which clients train more than their devices afford stands for its family only if there is no other one.
     """
-    best: dict[str, RowOverTasks] = {}
-    for row in sorted(rows, key=lambda each: each.beyond > 0):  # those of one kind stay in their order
+    families: dict[str, list[RowOverTasks]] = {}
+    for row in rows:
         if not row_of(row.label).pooled:
-            best.setdefault(row.label if row.is_reference else row.family, row)
-    return [row for row in rows if row in best.values()]
+            families.setdefault(row.label if row.is_reference else row.family, []).append(row)
+    best = [_best([row for row in known if row.beyond == 0] or known) for known in families.values()]
+    return [row for row in rows if row in best]
+
+
+def _best(rows: Sequence[RowOverTasks]) -> RowOverTasks:
+    return reduce(lambda best, row: row if row.is_better(best) else best, rows)
 
 
 def above_their_family(rows: Sequence[RowOverTasks]) -> list[RowOverTasks]:
-    """Return the methods that stand above their family's row in :func:`best_of_families`."""
+    """Return the methods that are better than their family's row in :func:`best_of_families`."""
     methods = [row for row in rows if not row.is_reference]
     best = {row.family: row for row in best_of_families(methods)}
-    return [row for row in methods if methods.index(row) < methods.index(best[row.family])]
+    return [row for row in methods if row.is_better(best[row.family])]

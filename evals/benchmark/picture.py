@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from evals.benchmark.methods import YOUR_OWN, row_of
 from evals.benchmark.over_tasks import BASELINE, RowOverTasks
 from evals.benchmark.run import SHARES
@@ -69,12 +71,17 @@ def picture_over_tasks(rows: Sequence[RowOverTasks]) -> str:
     shown = [row for row in rows if row.label != BASELINE and not row_of(row.label).pooled][::-1]
     figure, axis = _figure([row.title for row in shown], [row.is_reference for row in shown])
     axis.axvline(0, color=MUTED, linewidth=1, zorder=1)
-    for task, colour, aside in zip(JUDGING, MODELS, (0.12, -0.12), strict=False):
-        points = [(height + aside, row.above_baseline(task)) for height, row in enumerate(shown) if task in row.by_task]
+    asides = np.linspace(0.12, -0.12, len(JUDGING))
+    for task, colour, aside in zip(JUDGING, MODELS[: len(JUDGING)], asides, strict=True):
+        has = [
+            (height + aside, row) for height, row in enumerate(shown) if task in row.by_task and task in row.baseline
+        ]
+        points = [(height, row.above_baseline(task)) for height, row in has]
         axis.errorbar([each.mean() for _, each in points], [height for height, _ in points],
                       xerr=[each.std(ddof=1) for _, each in points], fmt="o", color=colour, markersize=4.5, capsize=2,
                       linewidth=1, label=TASKS[task].short_title, zorder=4)  # fmt: skip
-    axis.set_xlabel("points above FedAvg with the weakest device's model, same seed", fontsize=8, color=INK)
+    label = "points above FedAvg with the weakest device's model, mean and standard deviation over seeds"
+    axis.set_xlabel(label, fontsize=8, color=INK)
     axis.legend(fontsize=8, frameon=False, loc="upper left")
     figure.tight_layout()
     return svg(figure)

@@ -94,8 +94,8 @@ class WorkItem:
     A client may have several items, of different models. It trains them one after another. Numbers of NumPy become
     Python's, also those of ``objective`` and ``overrides``.
 
-    For n samples in the item's steps, a round's record has these MACs, and the virtual clock is in proportion to the
-    last line (it counts a forward pass as a third of a step)::
+    For n samples in the item's steps, a round's record has these MACs, and the virtual clock's time of computing is
+    in proportion to the last line (it counts a forward pass as a third of a step)::
 
         forward MACs   n * cost.forward_macs * (compute_fraction + forward_fraction)
         training MACs  n * (cost.training_macs * training_fraction + cost.forward_macs * forward_fraction)

@@ -71,6 +71,23 @@ def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_
     assert np.isnan(rows[0].traffic)  # without the baseline there is nothing to compare with
 
 
+def test_a_method_without_a_rank_is_compared_on_the_tasks_that_both_have() -> None:
+    """A method whose jobs on one task are missing is neither worse nor better for that."""
+    measured = [
+        *runs(),
+        *jobs("FedMD", "har", [40.0] * 3),
+        *jobs("FedMD", "mnist", [20.0] * 3),
+        *jobs("FedDF", "har", [45.0] * 3),
+        *jobs("SPIDER", "har", [30.0] * 3, beyond=30),
+        *jobs("SPIDER", "mnist", [90.0] * 3, beyond=100),
+        *jobs("FedorAS", "har", [35.0] * 3),
+    ]
+    rows = rows_over_tasks(measured)
+    best = {row.family: row.label for row in best_of_families(rows)}
+    assert best["distillation"] == "FedDF" and best["search"] == "FedorAS"
+    assert above_their_family(rows) == []
+
+
 def test_a_picture_has_a_line_for_each_row_but_the_baseline() -> None:
     drawn = picture_over_tasks(rows_over_tasks([*runs(), *jobs("pooled, linear", "har", [50.0] * 3)]))
     assert all(f">{label}<" in drawn for label in ("FjORD", "HeteroFL", "Hermes", "UCI HAR", "MNIST"))

@@ -1,4 +1,4 @@
-"""The rule of the claims ledger: intervals of paired differences, costs, floors, and data sets together."""
+"""The rule of the claims: intervals of paired differences, costs, floors, and data sets together."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
