@@ -27,14 +27,18 @@ from evals.benchmark.workers import Workers
 from evals.paper.engine import sources_folder
 from evals.paper.runs import replace_file
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver.tables import console, print_table
+from fedscale_ext.driver.tables import console, print_entries, print_table
 
-_LEGEND = """
-own %: accuracy on clients' own test samples, mean over clients; of the tenth with the lowest: worst tenth %
-on all %: the same models on all clients' test samples; at 25 %: own % after a quarter of the budget
-rank: mean over seeds (and data sets), 1 is best; rate: learning rate
-traffic: bytes as a multiple of those of FedAvg, weakest device's model; mean over data sets
-(80 % beyond): 80 % of the clients train more than their devices afford, on the data set where these are most"""
+_MEANINGS = (
+    ("own %", ["accuracy on clients' own test samples, mean over clients"]),
+    ("worst tenth %", ["own % of the tenth of the clients with the lowest accuracy"]),
+    ("on all %", ["accuracy of the same models on all clients' test samples"]),
+    ("at 25 %", ["own % after a quarter of the budget"]),
+    ("rank", ["mean over seeds and data sets; 1 is best"]),
+    ("rate", ["learning rate"]),
+    ("traffic", ["bytes as a multiple of those of FedAvg, weakest device's model; mean over data sets"]),
+    ("(80 % beyond)", ["80 % of the clients train more than their devices afford"]),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +63,8 @@ def benchmark(argv: Sequence[str] | None = None) -> int:
         show(name, results)
     if set(JUDGING) <= set(options.tasks):
         show_over_tasks(results)
-    print(_LEGEND)
+    print()
+    print_entries(console(), ("column", "meaning"), _MEANINGS)
     for reason in failures:
         print(f"no result: {reason}", file=sys.stderr)
     return 1 if failures else 0
