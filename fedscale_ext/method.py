@@ -18,6 +18,7 @@ from fedscale_ext.core.local_steps import hold_out  # noqa: E402
 from fedscale_ext.core.model_spec import Cost, ModelSpec  # noqa: E402
 from fedscale_ext.core.streams import stream, torch_stream  # noqa: E402
 from fedscale_ext.core.types import (  # noqa: E402
+    GLOBAL,
     Coverage,
     EvaluationPlan,
     IndexMap,
@@ -59,6 +60,7 @@ from fedscale_ext.util.ranges import (  # noqa: E402
 )
 
 __all__ = [
+    "GLOBAL",
     "About",
     "Bench",
     "ClientConfig",

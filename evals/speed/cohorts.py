@@ -61,14 +61,15 @@ def loop(module: nn.Module, data: list[ClientSamples], asked: Namespace) -> None
     """What a per-client simulator does."""
     start = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     trainer = MultiModelClient(conf(0, asked), Workbench(data[0].x.device))
-    for number, own in enumerate(data):
+    for number, samples in enumerate(data):
         module.load_state_dict(start)
         optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-        for rows in torch.from_numpy(np.stack(trainer.batches(len(own), conf(number, asked)))).to(own.y.device):
+        drawn = torch.from_numpy(np.stack(trainer.batches(len(samples), conf(number, asked))))
+        for rows in drawn.to(samples.y.device):
             optimizer.zero_grad()
-            with torch.autocast(own.x.device.type, torch.bfloat16, enabled=asked.precision == "bfloat16"):
-                output = module(own.x[rows])
-            functional.cross_entropy(output.float(), own.y[rows]).backward()
+            with torch.autocast(samples.x.device.type, torch.bfloat16, enabled=asked.precision == "bfloat16"):
+                output = module(samples.x[rows])
+            functional.cross_entropy(output.float(), samples.y[rows]).backward()
             optimizer.step()
     module.load_state_dict(start)
 
@@ -79,9 +80,9 @@ def resident(module: nn.Module, data: list[ClientSamples], asked: Namespace, kee
     here = keep.setdefault("", Resident(module, device, channels_last=channels_last_helps(device)))
     start = here.start({name: tensor.clone() for name, tensor in module.state_dict().items()})
     bench = Workbench(device)
-    for number, own in enumerate(data):
+    for number, samples in enumerate(data):
         here.restore(start)
-        MultiModelClient(conf(number, asked), bench).train(own, here.module, conf(number, asked))
+        MultiModelClient(conf(number, asked), bench).train(samples, here.module, conf(number, asked))
     here.restore(start)
 
 

@@ -71,11 +71,11 @@ def measure(asked: Namespace) -> dict[str, float]:
     if asked.space == "rnn":
         x = x.abs().mul(10).floor()
     data = ClientSamples(x, torch.randint(classes, (len(x),), generator=draw))
-    own = conf(asked, budget)
-    client, module = FedorASClient(own, bench), bench.module("client")
+    settings = conf(asked, budget)
+    client, module = FedorASClient(settings, bench), bench.module("client")
     paths, network = drawn_paths(costs, held, budget, 0.0, asked.steps, 1, 1, 1), Paths(module)
     return {
-        "step": quickest(lambda: client.train(data, module, own), asked.repeats) / asked.steps,
+        "step": quickest(lambda: client.train(data, module, settings), asked.repeats) / asked.steps,
         "sampling": quickest(lambda: drawn_paths(costs, held, budget, 0.0, asked.steps, 1, 1, 1), 20) / asked.steps,
         "instantiating": quickest(lambda: [network.choose(costs.path(path)) for path in paths], 20) / asked.steps,
         "loading": quickest(lambda: Paths(bench.module("client")), asked.repeats),

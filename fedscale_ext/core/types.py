@@ -242,6 +242,9 @@ class EvaluationPlan:
     named: Mapping[str, str] = field(default_factory=dict)
 
 
+GLOBAL = "global"
+"""Key in the pool of a method's one global model."""
+
 _OWN = "@own"  # ends the key of an evaluation
 
 

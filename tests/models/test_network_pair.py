@@ -71,12 +71,12 @@ def test_a_pair_that_compares_features_gives_the_error_of_the_projected_ones(nam
     personal, shared = (final_layer(part).name for part in member_specs(pair))
     with torch.no_grad():
         with (
-            input_of(reference.own.get_submodule(personal)) as of_own,
+            input_of(reference.own.get_submodule(personal)) as of_personal,
             input_of(reference.shared.get_submodule(shared)) as of_shared,
         ):
             expected = reference(x)
         rows = module(x)
-    features, others = deepest(of_own.features, 2).numpy(), deepest(of_shared.features, 2).numpy()
+    features, others = deepest(of_personal.features, 2).numpy(), deepest(of_shared.features, 2).numpy()
     error = ((features - others @ module.projection.weight.detach().numpy().T) ** 2).mean(1)
     torch.testing.assert_close(rows[:, :2], expected)
     np.testing.assert_allclose(rows[:, 2].numpy(), np.repeat(error[:, None], CLASSES, 1), rtol=1e-9)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from fedscale_ext.method import Decay, Population, Positive, State, Task, Update, models
+from fedscale_ext.method import GLOBAL, Decay, Population, Positive, State, Task, Update, models
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.averaging.server_optimizer import ServerOptimizer
 from fedscale_ext.util.ranges import check_ranges
@@ -49,10 +49,8 @@ class FedOptAggregator(FedAvgAggregator):
 
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Step the optimiser on the parameters (Algorithm 2); buffers take the weighted mean."""
-        model = self.pool["global"]
-        self.pool.update(
-            "global", self.optimizer.step(model.state, means["global"], models.parameter_names(model.spec))
-        )
+        model = self.pool[GLOBAL]
+        self.pool.update(GLOBAL, self.optimizer.step(model.state, means[GLOBAL], models.parameter_names(model.spec)))
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return the moments of the optimiser."""

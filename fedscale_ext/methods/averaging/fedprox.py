@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedscale_ext.method import About, JobConfig, NotNegative, WorkItem
+from fedscale_ext.method import GLOBAL, About, JobConfig, NotNegative, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.util.ranges import check_ranges
 
@@ -45,4 +45,4 @@ class FedProxAggregator(FedAvgAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Give each participant FedAvg's work with the proximal term (Eq 2)."""
-        return [WorkItem(int(client), "global", overrides={"prox_mu": self.params.mu}) for client in participants]
+        return [WorkItem(int(client), GLOBAL, overrides={"prox_mu": self.params.mu}) for client in participants]

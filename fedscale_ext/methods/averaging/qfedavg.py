@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientConfig,
     ClientSamples,
@@ -138,7 +139,7 @@ class QFedAvgAggregator(FedAvgAggregator):
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add p_k Delta_k and p_k h_k of a client (Algorithm 2)."""
-        model, q = self.pool["global"], self.params.q
+        model, q = self.pool[GLOBAL], self.params.q
         if self._mean is None:
             self._mean, self._change, self._h = CountMean(model.state), _zeros(model.state, model.spec), 0.0
             self._largest, self._unit = 0.0, 1.0
@@ -173,12 +174,12 @@ class QFedAvgAggregator(FedAvgAggregator):
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Step the parameters as in Algorithm 2; buffers take the weighted mean."""
         assert self._mean is not None  # somebody was collected
-        model, new = self.pool["global"], self._mean.result()
+        model, new = self.pool[GLOBAL], self._mean.result()
         for name, total in self._change.items():
             old = model.state[name]
             new[name] = (old.double() - total / self._h).to(old.dtype)
         self._mean = None
-        self.pool.update("global", new)
+        self.pool.update(GLOBAL, new)
 
 
 def _zeros(state: State, spec: Any) -> dict[str, Tensor]:

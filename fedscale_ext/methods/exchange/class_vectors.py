@@ -4,10 +4,9 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.method import Bench, ClientConfig
-from fedscale_ext.methods.exchange.client import TensorExchangeClient
+from fedscale_ext.methods.exchange.client import KNOWN_CLASSES, TensorExchangeClient
 
-VECTORS = "prototypes"  # name in the message: a vector of each class that has one, [known, F]
-KNOWN_CLASSES = "classes"  # name in the message: their classes, int32 [known]; absent if all classes have one
+VECTORS = "prototypes"  # name in the message: a vector of each known class [known, F]; of all, if none is named
 
 
 class GuidedClient(TensorExchangeClient):

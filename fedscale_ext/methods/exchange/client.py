@@ -14,6 +14,7 @@ from fedscale_ext.methods.personal.personal_models import PersonalModelClient
 from fedscale_ext.models.final_layer import deepest, final_layer, input_of
 
 _EXACT = "donot_use_mm_for_euclid_dist"  # cdist without the rounding of its faster form
+KNOWN_CLASSES = "classes"  # name in what a client receives: the classes of its rows, int32 [known]
 COUNTS = "counts"  # name of a client's numbers of samples by class, int32 [classes]
 
 

@@ -39,6 +39,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.distillation.losses import soft_cross_entropy
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
+    KNOWN_CLASSES,
     TensorExchangeClient,
     class_means,
     client_rows,
@@ -48,7 +49,6 @@ from fedscale_ext.models.final_layer import deepest
 from fedscale_ext.training.resident import Cohort
 
 OUTPUTS = "outputs"  # name in the messages: mean outputs, [known, classes] or of all classes
-KNOWN_CLASSES = "classes"  # name in what a client receives: the classes of these outputs, int32 [known]
 
 
 class FDClient(TensorExchangeClient):

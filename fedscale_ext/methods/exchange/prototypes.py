@@ -17,9 +17,10 @@ from fedscale_ext.method import (
     State,
     Task,
 )
-from fedscale_ext.methods.exchange.class_vectors import KNOWN_CLASSES, VECTORS, GuidedClient
+from fedscale_ext.methods.exchange.class_vectors import VECTORS, GuidedClient
 from fedscale_ext.methods.exchange.client import (
     COUNTS,
+    KNOWN_CLASSES,
     NearestPrototype,
     TensorExchangeClient,
     class_means,

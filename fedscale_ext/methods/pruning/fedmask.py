@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     Bench,
     ClientSamples,
@@ -50,7 +51,6 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import initial_weights, trainable
 from fedscale_ext.methods.pruning.pruned_types import (
-    GLOBAL,
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientSamples,
     Count,
@@ -51,7 +52,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.masked_client import trainable
-from fedscale_ext.methods.pruning.pruned_types import GLOBAL, PrunedTypesAggregator, PrunedTypesParams
+from fedscale_ext.methods.pruning.pruned_types import PrunedTypesAggregator, PrunedTypesParams
 from fedscale_ext.models.counting import BATCH
 from fedscale_ext.models.registry import skeleton
 

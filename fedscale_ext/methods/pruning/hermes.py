@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientSamples,
     Excludes,
@@ -46,7 +47,6 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import MaskedClient, trainable, validation_passes
 from fedscale_ext.methods.pruning.pruned_types import (
-    GLOBAL,
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,

@@ -31,6 +31,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.types import Entries
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientSamples,
     ClientState,
@@ -67,8 +68,6 @@ from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
-
-GLOBAL = "global"  # key of the global model in the pool
 
 
 @dataclass(frozen=True)

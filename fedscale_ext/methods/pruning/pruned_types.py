@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.method import (
+    GLOBAL,
     ClientState,
     ClientTensors,
     Cost,
@@ -37,7 +38,6 @@ from fedscale_ext.submodels import rate_of, widths_at
 from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
-GLOBAL = "global"  # key of the global model in the pool
 CHANNELS = "kept/"  # begins the names of what tells a client's channels
 _HAS_TRAINED = "has_trained"
 

@@ -30,6 +30,7 @@ from torch.func import functional_call
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientSamples,
     ClientState,
@@ -47,7 +48,6 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import (
-    GLOBAL,
     PrunedTypesAggregator,
     PrunedTypesParams,
     pack_channels,
@@ -235,10 +235,10 @@ class TailorFLAggregator(PrunedTypesAggregator):
         if self.params.tuning == 0 or len(updates) < 2:
             return
         files, before = self.client_tensors_by_kind[ClientState.kind].files, [update.client for update in updates]
-        owns = {client: self.newest(client) for client in before}
+        newest = {client: self.newest(client) for client in before}
         lengths = [every.shape[1] for every in self.active.values()]
         profiles = torch.stack([
-            torch.cat([owns[client][f"{GATE}{group}"].abs().double() for group in self.active]) for client in before
+            torch.cat([newest[client][f"{GATE}{group}"].abs().double() for group in self.active]) for client in before
         ])  # fmt: skip
         moved = 0
         for client, importance in zip(before, tuned(profiles, self.params.tuning), strict=True):
@@ -247,6 +247,6 @@ class TailorFLAggregator(PrunedTypesAggregator):
             moved += sum(int((one & ~self.active[group][client - 1]).sum()) for group, one in active.items())
             for group, one in active.items():
                 self.active[group][client - 1] = one
-            files.write(round, GLOBAL, client, {**owns[client], **pack_channels(active)})
+            files.write(round, GLOBAL, client, {**newest[client], **pack_channels(active)})
         files.end_round()
         self.record("channels_moved", moved)

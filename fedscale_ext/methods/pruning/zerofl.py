@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientSamples,
     EvaluationPlan,
@@ -52,7 +53,6 @@ from fedscale_ext.training.optimizers import optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 
-GLOBAL = "global"  # key of the global model in the pool
 _Layer = nn.Conv1d | nn.Conv2d | nn.Linear
 
 

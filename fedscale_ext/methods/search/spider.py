@@ -32,6 +32,7 @@ from torch.func import functional_call
 
 from fedscale_ext.core.local_steps import trained_on
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     ClientConfig,
     ClientSamples,
@@ -69,7 +70,6 @@ from fedscale_ext.training.sgd import Pull, Sgd, Steps
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.ranges import check_ranges
 
-GLOBAL = "global"  # key of the global model in the pool
 SHRINKS = "shrink"  # the stream that draws a client's layer
 ALIVE = "alive"  # beside a local state: bool [layers, most operators of a layer]
 

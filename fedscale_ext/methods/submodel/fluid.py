@@ -39,6 +39,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.method import (
+    GLOBAL,
     About,
     Cost,
     Count,
@@ -66,8 +67,6 @@ from fedscale_ext.population.clock import completion_times
 from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.util.ranges import check_ranges
-
-GLOBAL = "global"  # key of the global model in the pool
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from client_settings import client_settings
 
 from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.exchange.client import COUNTS
-from fedscale_ext.methods.exchange.fd import KNOWN_CLASSES, OUTPUTS, FDClient
+from fedscale_ext.methods.exchange.client import COUNTS, KNOWN_CLASSES
+from fedscale_ext.methods.exchange.fd import OUTPUTS, FDClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from methods.exchange.exchange_harness import (
     aggregator_of_types,

@@ -8,8 +8,8 @@ import torch
 from client_settings import client_settings
 
 from fedscale_ext import models
-from fedscale_ext.methods.exchange.class_vectors import KNOWN_CLASSES, VECTORS
-from fedscale_ext.methods.exchange.client import COUNTS, NearestPrototype
+from fedscale_ext.methods.exchange.class_vectors import VECTORS
+from fedscale_ext.methods.exchange.client import COUNTS, KNOWN_CLASSES, NearestPrototype
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, PrototypeClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed

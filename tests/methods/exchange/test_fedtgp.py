@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedscale_ext.methods.exchange.class_vectors import KNOWN_CLASSES, VECTORS
-from fedscale_ext.methods.exchange.client import COUNTS
+from fedscale_ext.methods.exchange.class_vectors import VECTORS
+from fedscale_ext.methods.exchange.client import COUNTS, KNOWN_CLASSES
 from fedscale_ext.methods.exchange.fedtgp import adaptive_margin, contrastive, generated
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES
 from methods.exchange.exchange_harness import WIDTH, answer, new_aggregator, play

@@ -76,8 +76,8 @@ def test_a_client_goes_on_from_its_own_model() -> None:
 
 def test_side_by_side_is_one_after_another() -> None:
     data = [samples(12), samples(9, 1)]
-    owns = [floating_tensors(network(9).state_dict()), {}]
-    confs = [client_settings(number, client_state=state, model_key=INITIAL) for number, state in enumerate(owns, 1)]
+    states = [floating_tensors(network(9).state_dict()), {}]
+    confs = [client_settings(number, client_state=state, model_key=INITIAL) for number, state in enumerate(states, 1)]
     alone = [client(conf).train(each, network(), conf) for each, conf in zip(data, confs, strict=True)]
     module, stack = network(), stacked(network(), SHAPE)
     assert stack is not None

@@ -19,8 +19,9 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Update, WorkItem
+from fedscale_ext.method import GLOBAL
 from fedscale_ext.methods.search.alive_operators import alive_ops, everything, size_rows
-from fedscale_ext.methods.search.spider import ALIVE, GLOBAL, Local, SpiderAggregator, SpiderClient
+from fedscale_ext.methods.search.spider import ALIVE, Local, SpiderAggregator, SpiderClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.server.method_traits import untrained_weights
 from fedscale_ext.tasks.update_checks import Rejected
