@@ -314,8 +314,8 @@ from tests.methods.fedoras.spaces import drawn_table, judge, run
 from fedscale_ext.methods.fedoras import brackets, federated_evaluation, search, validation
 tables = drawn_table(4, 4)
 for how in ("random", "nsga2"):
-    path_search = search.PathSearch(tables, brackets.Bracket(0.0, 1e6), search.SearchSettings(search=how, evaluations=9), 1)
-    run(path_search, judge(tables))
+    settings = search.SearchSettings(search=how, evaluations=9)
+    run(search.PathSearch(tables, brackets.Bracket(0.0, 1e6), settings, 1), judge(tables))
     print(how, [name for name in ("pymoo", "scipy.stats", "matplotlib") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
