@@ -6,6 +6,8 @@ exits. Each layer becomes the mean over the clients that hold it.
 Departures from the paper and the public code:
 
 * Predictions are the mean of the exits' probabilities. The public code averages logits.
+* An exit is a mean over the picture, or its values, and one linear layer. The public code's early exits begin with
+  attention and separable convolutions.
 * FedDyn's h is the mean over all clients, whatever they hold. It corrects what was trained in a round, as in the
   public code. Parameters are corrected; BatchNorm's statistics are averaged.
 
@@ -43,6 +45,7 @@ from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _HALF = 0.5  # of its full weight, below which a job tells that exits hardly learn from each other
+_ESTIMATED = 6  # the round in which the cost of the rounds before it tells when stop_macs will be spent
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,14 @@ class DepthFLAggregator(ExitLevelsAggregator):
                 "dp_noise_multiplier"
             )
         super().init_state(population, task)
-        p, rounds = self.params, self.args.rounds
+        rounds = self.args.rounds
+        self._tell_of_low_weight(rounds, f"rounds is {rounds}")
+
+    def _tell_of_low_weight(self, rounds: int, why: str) -> None:
+        p = self.params
         if p.kd and not p.inclusive and (last := self._weight_of_learning(rounds)) < _HALF:
             self.notice(
-                f"rounds is {rounds}: the weight with which exits learn from each other ends at {last:.1g} of 1: "
+                f"{why}: the weight with which exits learn from each other ends at {last:.1g} of 1: "
                 f"depthfl.ramp_up is {p.ramp_up:g}"
             )
 
@@ -159,6 +166,9 @@ class DepthFLAggregator(ExitLevelsAggregator):
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its prefix, with the round's weight w(t) of the exits' divergences."""
         self._consistency = self._weight_of_learning(round)
+        if round == _ESTIMATED and self.config.job.stop_macs is not None and self.last_round() < self.args.rounds:
+            last = self.last_round()
+            self._tell_of_low_weight(last, f"stop_macs is spent after about {last} rounds")
         return super().assign(round, participants)
 
     def _weight_of_learning(self, round: int) -> float:

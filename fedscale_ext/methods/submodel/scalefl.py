@@ -1,10 +1,14 @@
-"""ScaleFL (Ilhan et al., CVPR 2023): levels that differ in width and in depth, and exits that learn from the last.
+"""ScaleFL (Ilhan et al., CVPR 2023): levels that differ in width and in depth, and exits that may learn from the last.
 
-Each client trains leading channels of the first blocks, up to an exit. Deeper exits weigh more in its loss, and the
-others also learn from the deepest one. Each entry becomes the mean over the clients whose level holds it.
+Each client trains leading channels of the first blocks, up to an exit. Deeper exits weigh more in its loss. With
+``self_kd``, the others also learn from the deepest one. Each entry becomes the mean over the clients whose level holds it.
 
 Departures from the paper and the public code:
 
+* Exits learn from the deepest one only with ``self_kd``, as in the public code, whose gamma is 0 by default. The
+  paper's do. It begins one round earlier than there.
+* An exit is a mean over the picture, or its values, and one linear layer. The public code's exits begin with three
+  convolutions, or two in MSDNet.
 * BatchNorm's statistics are re-estimated before models are tested. The public code tests with each batch's own.
 * The divergence is summed over classes, as it is defined. There it is their mean, as if gamma were divided by them.
 
@@ -52,8 +56,8 @@ class ScaleFLParams(LevelsParams):
             with a given gamma.
         gamma: Weight of the distillation: gamma T^2 KL(deepest || exit). The public code's README has 0.05, once.
         temperature: Temperature T of the distillation.
-        kd_after: Share of the job's rounds after which the distillation begins. A job cannot be resumed with more
-            rounds then, unless it is 0 or 1.
+        kd_after: Share of the job's rounds after which the distillation begins, or of ``stop_macs`` if clients spend
+            that share earlier. A job cannot be resumed with more rounds then, unless it is 0 or 1.
         detach: The deepest exit does not learn from the others in turn. In the public code, it does.
         weighted: Clients weigh by their training samples. The public code weighs all alike.
         shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal,
@@ -152,9 +156,14 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         ]
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
-        """Let each participant train its level; exits learn from the deepest one after ``kd_after`` of the rounds."""
-        self._distils = self.params.self_kd and round > part_of(self.params.kd_after, self.args.rounds)
+        """Let each participant train its level; exits learn from the deepest one after ``kd_after`` of the job."""
+        self._distils = self.params.self_kd and self._is_late(round)
         return super().assign(round, participants)
+
+    def _is_late(self, round: int) -> bool:
+        share, budget = self.params.kd_after, self.config.job.stop_macs
+        has_spent = budget is not None and share < 1 and self.spent_macs >= share * budget
+        return has_spent or round > part_of(share, self.args.rounds)
 
     def objective(self, level: int) -> dict[str, Any]:
         """How exits learn from the deepest one, where they do and there are several."""

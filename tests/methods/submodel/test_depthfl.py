@@ -347,3 +347,26 @@ def test_scaffold_goes_with_it_where_feddyn_does_not(tmp_path: Path) -> None:
 def test_a_job_in_which_exits_hardly_learn_from_each_other_says_so(keys: dict[str, Any], sentence: str | None) -> None:
     said = [notice for notice in depthfl(**keys).notices if "ramp_up" in notice]
     assert said == ([] if sentence is None else [f"rounds is 10: {sentence}"])
+
+
+@pytest.mark.parametrize(
+    ("spent", "ramp_up", "sentence"),
+    [
+        (
+            5e4,
+            300.0,
+            "stop_macs is spent after about 100 rounds: the weight with which exits learn from each other ends at 0.1 "
+            "of 1: depthfl.ramp_up is 300",
+        ),
+        (5e4, 30.0, None),
+        (1e3, 300.0, None),
+    ],
+)
+def test_a_budget_that_ends_the_job_before_exits_learn_from_each_other_is_told(
+    spent: float, ramp_up: float, sentence: str | None
+) -> None:
+    aggregator = depthfl(rounds=1000, ramp_up=ramp_up)
+    aggregator.config, aggregator.history, aggregator.spent_macs = configured(stop_macs=1e6), [None] * 5, spent
+    for round in range(6, 9):
+        aggregator.assign(round, np.arange(1, 7))
+    assert [notice for notice in aggregator.notices if "ramp_up" in notice] == ([sentence] if sentence else [])
