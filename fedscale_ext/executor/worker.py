@@ -23,7 +23,7 @@ from fedscale_ext.tasks.client_tensors import (
     SharedTensors,
 )
 from fedscale_ext.tasks.kind import Trained
-from fedscale_ext.tasks.workbench import Workbench, can_factor
+from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.cohort import Cohort
 from fedscale_ext.training.device_data import DeviceData
 from fedscale_ext.training.local_training import MultiModelClient, train_alone
@@ -88,12 +88,12 @@ class Worker:
             for index, item in enumerate(items)
         ]
 
-    def trained(self, header: dict[str, Any], confs: list[ClientConfig]) -> Iterator[Trained]:
+    def trained(
+        self, model: str, confs: Sequence[ClientConfig], cohort_size: int, factored: bool = False
+    ) -> Iterator[Trained]:
         """Train clients, some at a time; their states are overwritten when more are asked for."""
-        model = header["items"][0]["model"]
         trainer = self.client_of(confs[0])
-        factored = can_factor(header, confs)
-        size = header["cohort"] if trainer.in_cohorts else 1
+        size = cohort_size if trainer.in_cohorts else 1
         for part in self.bench.parts(confs, max(size, 1)):
             cohort = None
             if size > 1 and (len(part) > 1 or self.bench.records):

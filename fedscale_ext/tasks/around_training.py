@@ -57,9 +57,6 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             learning_rate=job.learning_rate(round),
             cohort=sizes[part[0].model],
             statistics=job.reestimates_statistics,
-            sum=False,
-            clip_norm=None,
-            norms=False,
             **job.mask_arguments,
         )
         for unit in units
@@ -116,7 +113,7 @@ class AroundTraining(Kind):
             figures[0, row] = _tested(worker, module, conf, measured, mask)
         confs = worker.client_configs(unit, items)
         row = 0
-        for results, states in worker.trained(unit, confs):
+        for results, states in worker.trained(items[0]["model"], confs, header["cohort"]):
             for index, result in enumerate(results):
                 conf = confs[row]
                 if isinstance(result, Exception):

@@ -97,8 +97,18 @@ class Worker(Protocol):
     def client_configs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
         """Return the configurations of a unit's clients, with the tensors that came for each."""
 
-    def trained(self, header: dict[str, Any], confs: list[ClientConfig]) -> Iterator[Trained]:
-        """Train clients, some at a time; the next states overwrite these."""
+    def trained(
+        self, model: str, confs: Sequence[ClientConfig], cohort_size: int, factored: bool = False
+    ) -> Iterator[Trained]:
+        """Train clients, some at a time; the next states overwrite these.
+
+        Args:
+            model: pool key of the model that all of them train.
+            confs: of these clients.
+            cohort_size: how many train side by side, at most.
+            factored: whether large linear layers may keep the factors of their steps (``training/factored.py``).
+
+        """
 
     def batch_sizes(self, conf: ClientConfig) -> np.ndarray:
         """Return the number of samples that each step of a client sees, int64 [steps]."""

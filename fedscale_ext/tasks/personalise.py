@@ -65,9 +65,6 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
                     learning_rate=job.learning_rate(round),
                     cohort=size,
                     statistics=job.reestimates_statistics,
-                    sum=False,
-                    clip_norm=None,
-                    norms=False,
                     **job.mask_arguments,
                 )
             )
@@ -111,10 +108,10 @@ class Personalise(Kind):
         for number, member in enumerate(header["members"]):
             settings = header.get("objective", {}), header["overrides"]
             items = [WorkItem(client, member, *settings).to_json() for client in clients]
-            unit = {**header, "items": items, "round": EVENT}
+            unit = {**header, "round": EVENT}
             confs = worker.client_configs(unit, items)
             index = 0
-            for results, states in worker.trained(unit, confs):
+            for results, states in worker.trained(member, confs, header["cohort"]):
                 for row, result in enumerate(results):
                     if isinstance(result, Exception):
                         missing.add(clients[index])

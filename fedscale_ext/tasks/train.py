@@ -25,6 +25,7 @@ from fedscale_ext.tasks.client_tensors import (
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum, faults_in_states
 from fedscale_ext.tasks.update_checks import Rejected, check_training_report
+from fedscale_ext.tasks.workbench import can_factor
 from fedscale_ext.training.label_mask import present
 from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.scaffold import new_variate
@@ -88,7 +89,8 @@ class Train(Kind):
         total = UnitSum(start, most, header["clip_norm"], spec) if header["sum"] else None
         results: list[dict[str, Any]] = []
         sections: dict[str, bytes] = {}
-        for trained, states in worker.trained(header, confs):
+        factored = can_factor(header, confs)
+        for trained, states in worker.trained(model, confs, header["cohort"], factored):
             begin = len(results)
             norms = _norms(worker, states, start, spec) if header["norms"] else [None] * len(trained)
             reports = zip(confs[begin:], trained, norms, strict=False)
@@ -236,7 +238,7 @@ def _keep_dropped(
     for row, (item, result) in enumerate(zip(items, results, strict=True)):
         for name in () if "failed" in result else item["dropped"]:
             rows = states[name]
-            assert isinstance(rows, torch.Tensor)  # see executor.worker.can_factor
+            assert isinstance(rows, torch.Tensor)  # see tasks.workbench.can_factor
             rows[row].copy_(start[name])
 
 
