@@ -136,9 +136,7 @@ class StubExecutor(MultiModelExecutor):
 
     def init_data(self) -> Any:
         data: Any = stub_data(self.clients)
-        self.worker = StubWorker(
-            data, self.bench, self.get_client_trainer, self._client_config, self.training_handler, self.watch
-        )
+        self.worker = StubWorker(data, self.bench, self.get_client_trainer, self._client_config, self.watch)
         self.worker.args = self.args
         return data, data
 

@@ -103,7 +103,7 @@ class MultiModelExecutor(NoPickle, Executor):
 
     def _worker(self, data: store.DataSet) -> Worker:
         return Worker(
-            data, self.bench, self.get_client_trainer, self._client_config, self.training_handler, self.watch,
+            data, self.bench, self.get_client_trainer, self._client_config, self.watch,
             self.config.job.augment, self.args.test_bsz, self.config.job.seed,
         )  # fmt: skip
 
@@ -214,11 +214,6 @@ class MultiModelExecutor(NoPickle, Executor):
         with self.watch("wire"):
             self._cache_states(identity, header.get(CACHED, {}), parts)
             return wire.pack({**identity, **answer, "seconds": self.watch.read()}, parts)
-
-    @overrides
-    def training_handler(self, client_id: int, conf: ClientConfig, model: str) -> dict[str, Any]:
-        """Train the resident module of pool key ``model`` on one client's samples."""
-        return self.worker.train_client(model, self.get_client_trainer(conf), conf)
 
     @overrides
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:

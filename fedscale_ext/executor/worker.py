@@ -40,7 +40,6 @@ class Worker:
         bench: the models that came with units.
         client_of: makes the object that runs the steps of a client.
         client_config: makes a client's configuration from a unit's header and one of its items.
-        handler: trains one client (FedScale's hook).
         watch: adds up the seconds of each kind of work.
         augment: the key of that name.
         test_batch: samples that a test passes through a model at once.
@@ -54,7 +53,6 @@ class Worker:
         bench: Workbench,
         client_of: Callable[[ClientConfig], MultiModelClient],
         client_config: Callable[[Mapping[str, Any], Mapping[str, Any]], ClientConfig],
-        handler: Callable[[int, ClientConfig, str], dict[str, Any]],
         watch: Stopwatch,
         augment: str = "none",
         test_batch: int = 256,
@@ -63,7 +61,7 @@ class Worker:
         self.data, self.bench, self.watch = data, bench, watch
         self.test_batch, self.seed = test_batch, seed
         self._on_device = DeviceData(data, bench.device, augment)
-        self.client_of, self.client_config, self._handler = client_of, client_config, handler
+        self.client_of, self.client_config = client_of, client_config
         #: the tensors that came for the clients of the unit, by kind and index
         self.client_tensors: Mapping[str, Mapping[int, State]] = {}
 
@@ -128,7 +126,7 @@ class Worker:
     def _alone(self, model: str, conf: ClientConfig) -> Trained:
         result: dict[str, Any] | Exception
         try:
-            result = self._handler(conf.client_id, conf, model)
+            result = self.train_client(model, self.client_of(conf), conf)
             state = result["update_weight"]
         except Exception as error:
             self._blame(error)
