@@ -14,12 +14,13 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.core.types import RoundRecord, State, WorkItem
+from fedscale_ext.core.types import RoundRecord, State, Task, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
 from fedscale_ext.data.registry import is_text
 from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.metrics.tensorboard import drop_events
+from fedscale_ext.population.population import Population
 from fedscale_ext.server.announcements import ModelChoice, assignment_sentence, weak_notice
 from fedscale_ext.server.deadline import DeadlineNotices
 from fedscale_ext.server.grpc_server import Coordinator
@@ -42,9 +43,19 @@ class MethodTools(MethodTraits, Coordinator):
     """The state of a job that hooks may read, and methods that they may call.
 
     Hooks may use ``params`` (an instance of ``Params``), ``config``, ``seed``, ``args`` (FedScale's arguments),
-    ``task``, ``population``, ``capacity`` (float64 [clients], MACs per sample), ``eligible`` (bool [clients], those
-    that may train), ``pool`` and ``history`` (the records of finished rounds).
+    ``task``, ``population``, ``capacity``, ``eligible``, ``pool`` and ``history`` (the records of finished rounds).
     """
+
+    # What is known only when the executors have registered: MultiModelAggregator.prepare sets it, before init_state.
+    task: Task
+    data_info: dict[str, Any]  # of the data set: its name, digest, what clients are tested on
+    population: Population
+    capacity: np.ndarray  # float64 [clients], MACs per sample that each client's device affords
+    eligible: np.ndarray  # bool [clients], who may train
+    file_digests: dict[str, dict[str, str]]  # of the files that the configuration names
+    device_name: str  # where executors train
+    majority_correct: np.ndarray  # int64 [clients], test samples with the client's most frequent training label
+    most_frequent_correct: np.ndarray  # the same with the most frequent training label of all clients
 
     params: Any
     privacy: JobPrivacy | None = None  # of a job with ``dp_noise_multiplier``
