@@ -165,7 +165,10 @@ class Dispatcher(Protocol):
 
 @dataclass(frozen=True)
 class JobContext:
-    """The parts of a job that do not change after its first round, for the aggregator's components."""
+    """What the aggregator's components use of the job.
+
+    Made once, before round 1. The pool's models change from round to round.
+    """
 
     config: JobConfig
     task: Task
