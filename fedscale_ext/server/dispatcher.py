@@ -24,6 +24,7 @@ from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.util.stopwatch import Stopwatch
+from fedscale_ext.util.torch_devices import device_type
 
 T = TypeVar("T")
 
@@ -125,7 +126,7 @@ class Dispatcher:
 
     def _planned(self, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> list[Sequence[WorkItem]]:
         """The round's units: clients of one model and objective, cut so that each unit fits into a message."""
-        spread = SPREAD[self.device.partition(":")[0]]
+        spread = SPREAD[device_type(self.device)]
         units = plan_units(items, self.job.pool, self.job.task, self.sizes.__getitem__, self.job.unit_size, spread)
         states = self.job.returns == "states"
         return [part for unit in units for part in self.in_messages(unit, unit[0].model, client_tensors, states)]

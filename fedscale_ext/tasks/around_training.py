@@ -31,6 +31,7 @@ from fedscale_ext.tasks.units import SPREAD, plan_units
 from fedscale_ext.training.local_training import seed_layers
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Unit
+from fedscale_ext.util.torch_devices import device_type
 
 EVENT = "around_training"  # of a unit that does it, a further event; and the round in its streams' keys
 SECTIONS = ("before", "after")  # of its answer
@@ -45,7 +46,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
     client_tensors = dispatcher.tensors_for(tested)
     for tensors in client_tensors:
         tensors.begin(tested)
-    spread = SPREAD[dispatcher.device.partition(":")[0]]
+    spread = SPREAD[device_type(dispatcher.device)]
     units = plan_units(tested, job.pool, job.task, sizes.__getitem__, job.unit_size, spread)
     return [
         job.make_unit(

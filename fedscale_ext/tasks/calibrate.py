@@ -32,6 +32,7 @@ from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.reading import read_json
 from fedscale_ext.util.tensor_files import write_atomic
+from fedscale_ext.util.torch_devices import device_type
 
 EVENT = "calibrate"  # of a unit that measures, in addition to FedScale's events
 # Longest calibration of one spec on one device. On a GPU, the first step of a size looks for kernels and is recorded.
@@ -45,12 +46,12 @@ _SLACK = 1.03  # a smaller cohort is taken where it is at most this much slower:
 
 def candidates(device: str, participants: int) -> list[int]:
     """Return the sizes of cohorts worth measuring on a device ("cpu", "cuda:0"), for rounds of ``participants``."""
-    return [size for size in _CANDIDATES[device.partition(":")[0]] if size == 1 or size <= participants]
+    return [size for size in _CANDIDATES[device_type(device)] if size == 1 or size <= participants]
 
 
 def fitting(sizes: list[int], device: str, client_bytes: int) -> list[int]:
     """Return the sizes that fit into the device's memory; a cohort keeps ``client_bytes`` for each client."""
-    most = _MOST_BYTES[device.partition(":")[0]]
+    most = _MOST_BYTES[device_type(device)]
     return [size for size in sizes if size == 1 or size * client_bytes <= most]
 
 

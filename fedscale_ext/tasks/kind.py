@@ -127,7 +127,7 @@ class Dispatcher(Protocol):
     """The aggregator's link to its executors, as the kinds of work use it."""
 
     job: "JobContext"
-    device: str  #: where executors train: "cpu", "cuda"
+    device: str  #: where executors train: "cpu", "cuda" or "cuda:1"
     reports_norms: bool  #: whether clients report the norm of their change
 
     @property

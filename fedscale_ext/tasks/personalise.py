@@ -31,6 +31,7 @@ from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.units import SPREAD, plan_units
 from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section
+from fedscale_ext.util.torch_devices import device_type
 
 EVENT = "personalise"  # of a unit that does it, a further event; and the round in its streams' keys
 
@@ -44,7 +45,7 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
         by_key.setdefault(serve[client - 1], []).append(client)
     overrides = {"local_epochs": epochs}
     sizes = dispatcher.cohort_sizes_of([WorkItem(1, member) for key in by_key for member in members(key)])
-    spread = SPREAD[dispatcher.device.partition(":")[0]]
+    spread = SPREAD[device_type(dispatcher.device)]
     units = []
     for key, clients in by_key.items():
         names = members(key)

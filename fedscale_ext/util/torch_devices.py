@@ -10,6 +10,11 @@ from fedscale_ext.core.errors import UserError
 CPU = torch.device("cpu")
 
 
+def device_type(device: str) -> str:
+    """Return "cpu" or "cuda" of a device's name, which may have a number ("cuda:1")."""
+    return device.partition(":")[0]
+
+
 def device_of(args: Namespace) -> torch.device:
     """Where this process trains; UserError for a GPU that is not there."""
     if not args.use_cuda:
