@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,9 @@ class Results:
         if unit.event == commons.CLIENT_TRAIN:
             items = [WorkItem(item["client"], item["model"], item["objective"]) for item in unit.header["items"]]
             weights = {item["client"]: item["weight"] for item in unit.header["items"]}
-            collector = Collector(1, items, self._pool, self._task, lambda item: weights[item.client], None)
+            config = SimpleNamespace(job=SimpleNamespace(max_update_norm=None))
+            job: Any = SimpleNamespace(config=config, pool=self._pool, task=self._task, returns="sum")
+            collector = Collector(1, items, job, lambda item: weights[item.client], None)
             collector.take(items, header, sections)
             _, means = collector.close()
             assert all(

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedscale_ext.core.failures import count, is_divergence
-from fedscale_ext.core.types import State, Task, Update, WorkItem
-from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.core.types import State, Update, WorkItem
 from fedscale_ext.tasks.client_tensors import ClientTensors, cache_label, section_name
-from fedscale_ext.tasks.kind import SENDER, Returns
+from fedscale_ext.tasks.kind import SENDER, JobContext
 from fedscale_ext.tasks.reduction import CLASSES, SUM, ModelMean, template
 from fedscale_ext.tasks.update_checks import (
     Rejected,
@@ -27,32 +26,36 @@ from fedscale_ext.transport.wire import Section
 class Collector:
     """Takes in the units' results in the units' order.
 
-    ``weight`` gives an item's weight in its model's mean. ``returns`` is what units carry of the models; each
-    client's state goes to ``keep``, which is None unless units carry states. ``max_norm``
-    bounds the norm of a client's change: executors refuse longer ones before they add them up, and a sum must be
-    one of clients within it. ``clip_norm`` is the norm that changes are clipped to; ``num_unclipped`` counts those that
-    were no longer. ``client_tensors`` take the tensors that clients return in addition to states, before ``keep`` is
-    called. ``norms``: clients report the norm of their change.
+    The job's ``max_update_norm`` bounds the norm of a client's change: executors refuse longer ones before they add
+    them up, and a sum must be one of clients within it. ``num_unclipped`` counts changes no longer than ``clip_norm``.
+
+    Args:
+        round: number of the round.
+        items: what each client trains.
+        job: the context of the job.
+        weight: gives an item's weight in its model's mean.
+        keep: takes each client's state; None unless units carry states.
+        clip_norm: the norm that changes are clipped to.
+        client_tensors: take the tensors that clients return in addition to states, before ``keep`` is called.
+        norms: whether clients report the norm of their change.
+
     """
 
     def __init__(
         self,
         round: int,
         items: Sequence[WorkItem],
-        pool: ModelPool,
-        task: Task,
+        job: JobContext,
         weight: Callable[[WorkItem], float],
         keep: Callable[[Update, State], None] | None,
-        max_norm: float | None = None,
         clip_norm: float | None = None,
         client_tensors: Sequence[ClientTensors] = (),
         norms: bool = False,
-        *,
-        returns: Returns = "sum",
     ) -> None:
-        self._max_norm, self._client_tensors = max_norm, client_tensors
-        self._round, self._pool, self._task, self._weight, self._keep = round, pool, task, weight, keep
-        self._clip_norm, self._norms, self._returns = clip_norm, norms, returns
+        self._round, self._weight, self._keep = round, weight, keep
+        self._pool, self._task, self._returns = job.pool, job.task, job.returns
+        self._max_norm, self._clip_norm = job.config.job.max_update_norm, clip_norm
+        self._client_tensors, self._norms = client_tensors, norms
         self._open = {(item.client, item.model): item for item in items}
         self._means: dict[str, ModelMean] = {}
         self._templates: dict[str, State] = {}  # of sums, by model

@@ -135,15 +135,12 @@ class Dispatcher:
         return Collector(
             round,
             items,
-            self.job.pool,
-            self.job.task,
+            self.job,
             self._weight,
             partial(self._method.collect, round) if self.job.returns == "states" else None,
-            self.job.config.job.max_update_norm,
             self.clip_norm,
             client_tensors,
             self.reports_norms,
-            returns=self.job.returns,
         )
 
     def _check_quorum(

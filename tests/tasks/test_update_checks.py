@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,9 @@ def summed(step: float = 0.01, weight: float = 30.0) -> tuple[dict[str, Any], di
 
 
 def collector(max_norm: float | None = None) -> Collector:
-    return Collector(3, UNIT, POOL, TASK, lambda item: float(TASK.train_sizes[item.client - 1]), None, max_norm)
+    config = SimpleNamespace(job=SimpleNamespace(max_update_norm=max_norm))
+    job: Any = SimpleNamespace(config=config, pool=POOL, task=TASK, returns="sum")
+    return Collector(3, UNIT, job, lambda item: float(TASK.train_sizes[item.client - 1]), None)
 
 
 def test_a_unit_counts_with_the_steps_that_its_objective_asked_for() -> None:
