@@ -34,6 +34,8 @@ _RANGES = {"decay_factor": (0, 1),
            "blacklist_rounds": (-1, math.inf), "overcommitment": (1, math.inf), "min_learning_rate": (0, math.inf),
            "proxy_mu": (0, math.inf), "qfed_q": (0, 100)}  # fmt: skip
 _DECAYS = ("yogi_beta", "yogi_beta2")  # from 0, below 1
+# the run's folder has this name, in that of its job; as a job_name, and with the ':' of a time of day
+_TIME_STAMP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _COMMA = re.compile(r"-?\d+,\d+")  # a decimal comma
 _DEFAULTS = {"device_conf_file": "resampled"}  # FedScale's /tmp/client.cfg is a file that nobody has
 
@@ -85,6 +87,11 @@ def fedscale_arguments(
     if not 0 <= int(values["ps_port"]) < 65536:
         raise UserError(
             f"{where('ps_port')}: key 'ps_port' is {values['ps_port']!r}; it must lie in 0..65535 (0 picks a free one)"
+        )
+    if not _TIME_STAMP.fullmatch(values["time_stamp"]):
+        raise UserError(
+            f"{where('time_stamp')}: key 'time_stamp' is {values['time_stamp']!r:.100}; it must be a folder's name of "
+            "1 to 100 letters, digits, '_', '-', '.' and ':', and begin with a letter, a digit or '_'"
         )
     for key in _PATH_KEYS:
         if values[key] is not None:

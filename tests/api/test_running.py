@@ -173,6 +173,20 @@ def test_a_job_in_this_process_is_found_by_its_name(
     assert fedscale_ext.load("tiny").path.name == "newer"
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_time_stamp_does_not_lead_out_of_the_jobs_folder(
+    job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], absolute: bool
+):
+    monkeypatch.setenv("FEDSCALE_EXT_STATE", str(tmp_path / "state"))
+    stamp = str(tmp_path / "x") if absolute else "../x"
+    with pytest.raises(UserError, match=r"key 'time_stamp' is .* must be a folder's name"):
+        fedscale_ext.run(job_file, time_stamp=stamp, progress=False)
+    code, output = command(monkeypatch, capfd, "driver", "start", str(job_file), f"--set=time_stamp={stamp}")
+    assert code == 2 and output.count("\n") == 1
+    assert output.startswith("fedscale: --set time_stamp: key 'time_stamp' is ")
+    assert not (job_file.parent / "logs").exists() and not (tmp_path / "x").exists()
+
+
 def test_a_job_in_this_process_is_running_but_no_command_ends_it(
     job_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):

@@ -110,6 +110,24 @@ def test_a_time_stamp_needs_no_quotes(tmp_path: Path, stamp: str) -> None:
     assert load_config(conf).fedscale.rounds == 1000
 
 
+@pytest.mark.parametrize("stamp", ["", ".", "..", "../x", "a/b", "/tmp/x", "a b", "a\n", "-x", ".x", "x" * 101])
+def test_a_time_stamp_that_is_no_name_of_a_folder_is_refused(tmp_path: Path, stamp: str) -> None:
+    """The run's folder has this name, in the folder of its job; another one could lie anywhere."""
+    rule = (
+        "it must be a folder's name of 1 to 100 letters, digits, '_', '-', '.' and ':', and begin with a letter, a "
+        "digit or '_'"
+    )
+    said = f"key 'time_stamp' is {stamp!r:.100}; {rule}"
+    conf = write(tmp_path, f"job_conf:\n  - time_stamp: {json.dumps(stamp)}\n")
+    with pytest.raises(UserError) as error:
+        load_config(conf)
+    assert str(error.value) == f"{conf}: {said}"
+    with pytest.raises(UserError) as error:
+        from_argv([f"--time_stamp={stamp}"])
+    assert str(error.value) == f"the configuration: {said}"
+    assert make_config({}, {"time_stamp": "_" + "x" * 99}).fedscale.time_stamp == "_" + "x" * 99
+
+
 def test_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "/some")
     path = write(tmp_path, HEAD + "job_conf:\n  - data_dir: $PLACE/data\n")
