@@ -1,7 +1,8 @@
 """ScaleFL (Ilhan et al., CVPR 2023): levels that differ in width and in depth, and exits that may learn from the last.
 
 Each client trains leading channels of the first blocks, up to an exit. Deeper exits weigh more in its loss. With
-``self_kd``, the others also learn from the deepest one. Each entry becomes the mean over the clients whose level holds it.
+``self_kd``, the others also learn from the deepest one. Each entry becomes the mean over the clients whose level holds
+it.
 
 Departures from the paper and the public code:
 
