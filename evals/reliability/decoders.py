@@ -21,7 +21,7 @@ from evals.reliability.mutate import mutated, rewritten, tensors_rewritten
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import EvaluationPlan, Task, WorkItem
-from fedscale_ext.data.mapping import read_mapping
+from fedscale_ext.data.sample_csv import read_sample_csv
 from fedscale_ext.population.traces import read_availability, read_capacity
 from fedscale_ext.server.collect import Collector
 from fedscale_ext.submodels.model_pool import ModelPool
@@ -202,7 +202,7 @@ def _files(folder: Path) -> dict[str, Reader]:
         "capacity csv": ([table], "capacity.csv", read_capacity),
         "availability csv": ([times], "availability.csv", read_availability),
         "capacity npz": ([arrays], "capacity.npz", read_capacity),
-        "samples csv": ([samples], "samples.csv", lambda path: read_mapping(path, path.parent, 10)),
+        "samples csv": ([samples], "samples.csv", lambda path: read_sample_csv(path, path.parent, 10)),
     }
     return {name: _file_reader(folder / file, files, read) for name, (files, file, read) in seeds.items()}
 

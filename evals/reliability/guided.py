@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["fedscale_ext", "json", "csv", "pickletools"]):
     from fedscale_ext.core.errors import UserError
-    from fedscale_ext.data.mapping import read_mapping
+    from fedscale_ext.data.sample_csv import read_sample_csv
     from fedscale_ext.population.traces import read_availability, read_capacity
     from fedscale_ext.transport import wire
 
@@ -43,7 +43,7 @@ def csv(data: bytes) -> None:
     """The bytes are a csv of each kind."""
     _file("file.csv", data)
     path = _FOLDER / "file.csv"
-    for read in (read_capacity, read_availability, lambda path: read_mapping(path, _FOLDER, 10)):
+    for read in (read_capacity, read_availability, lambda path: read_sample_csv(path, _FOLDER, 10)):
         with contextlib.suppress(UserError):
             read(path)
 

@@ -157,6 +157,7 @@ def import_and_report(kind: Format, source: Path, out: Path, data_set: str, opti
 
 def _format(source: Path, data_set: str) -> Format:
     """The format of a file by its ending, of a folder by the files in it: those of the data set before others."""
+    from fedscale_ext.data.data_folder import CSV_FOLDER
     from fedscale_ext.data.download.catalogue import catalogue
     from fedscale_ext.data.formats.cifar import is_cifar
     from fedscale_ext.data.formats.hugging_face import is_saved, on_hub
@@ -166,7 +167,6 @@ def _format(source: Path, data_set: str) -> Format:
     from fedscale_ext.data.formats.stl10 import Stl10Source
     from fedscale_ext.data.formats.svhn import SvhnSource
     from fedscale_ext.data.formats.unimib import UnimibSource
-    from fedscale_ext.data.layout import MAPPING
 
     if on_hub(source) or is_saved(source):
         return Format.datasets
@@ -184,7 +184,7 @@ def _format(source: Path, data_set: str) -> Format:
         return by_ending[source.suffix]
     if not source.exists():
         raise UserError(f"{source} does not exist")
-    if (source / MAPPING).is_dir():
+    if (source / CSV_FOLDER).is_dir():
         return Format.layout
     by_files = {"svhn": SvhnSource, "stl10": Stl10Source, "unimib": UnimibSource, "idx": IdxSource}
     there = ["cifar"] if is_cifar(source) else []
@@ -288,8 +288,8 @@ def show(
 
 def kind_of(folder: Path, data_set: str | None) -> str:
     """Return the kind of data of a folder: what the command says, else what dataset.json says."""
+    from fedscale_ext.data.data_folder import data_folder
     from fedscale_ext.data.layout import read_description
-    from fedscale_ext.data.mapping import data_folder
 
     kind = data_set or read_description(data_folder(folder)).get("data_set")
     if not kind:

@@ -128,9 +128,9 @@ def download(
 @contextlib.contextmanager
 def _unpacked(got: "Got", dataset: "Downloadable") -> Iterator[Path]:
     """What the importer reads: the files as they are, or a folder of what is in the archive, gone afterwards."""
+    from fedscale_ext.data.data_folder import CSV_FOLDER
     from fedscale_ext.data.download.unpack import unpack
     from fedscale_ext.data.folders import new_folder
-    from fedscale_ext.data.layout import MAPPING
 
     (first, *others) = got.paths
     if not got.source.files[0].is_archive:
@@ -144,10 +144,10 @@ def _unpacked(got: "Got", dataset: "Downloadable") -> Iterator[Path]:
         if unpacked.pickles:
             _say(f"{unpacked.pickles} pickles were left in {first.name}: nothing here reads them")
         if got.source.format == "layout":
-            mapping = next((path for path in sorted(inside.rglob(MAPPING)) if path.is_dir()), None)
-            if mapping is None:
-                raise UserError(f"{first} holds no folder {MAPPING}, so it is not in FedScale's layout")
-            inside = mapping.parent
+            csv_folder = next((path for path in sorted(inside.rglob(CSV_FOLDER)) if path.is_dir()), None)
+            if csv_folder is None:
+                raise UserError(f"{first} holds no folder {CSV_FOLDER}, so it is not in FedScale's layout")
+            inside = csv_folder.parent
         yield inside
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -20,8 +20,8 @@ from fedscale_ext.data.audio import FEATURES_VERSION
 from fedscale_ext.data.folders import clear_abandoned, new_folder
 from fedscale_ext.data.images import DECODER_VERSION
 from fedscale_ext.data.importing.conversions import Conversions
-from fedscale_ext.data.mapping import Mapping
 from fedscale_ext.data.registry import Shape
+from fedscale_ext.data.sample_csv import SampleTable
 from fedscale_ext.data.samples import VALUES, decode_sample
 from fedscale_ext.util.reading import open_plain, read_json
 
@@ -62,10 +62,10 @@ def _caches(data_dir: Path, key: str) -> list[Path]:
     return [folder / (key if folder.name == FOLDER else of_folder) for folder in _cache_folders(data_dir)]
 
 
-def _key(mappings: Sequence[Mapping], shape: Shape, values: bool = False) -> str:
+def _key(tables: Sequence[SampleTable], shape: Shape, values: bool = False) -> str:
     versions = (DECODER_VERSION, *((FEATURES_VERSION,) if values else ()))
-    digest = hashlib.sha256(repr((*versions, shape, [len(part) for part in mappings])).encode())
-    for part in mappings:
+    digest = hashlib.sha256(repr((*versions, shape, [len(part) for part in tables])).encode())
+    for part in tables:
         digest.update(part.stamp)
     return digest.hexdigest()[:32]
 
@@ -114,12 +114,12 @@ def _open(folder: Path, samples: int, shape: Shape, values: bool = False) -> Cac
     return Cached(x, np.array(y), _of_both(hashes), notes)
 
 
-def _fill(folder: Path, mappings: Sequence[Mapping], shape: Shape, values: bool, progress: Progress | None) -> None:
+def _fill(folder: Path, tables: Sequence[SampleTable], shape: Shape, values: bool, progress: Progress | None) -> None:
     """Write a cache. Its pixels are written, not mapped: a mapping would end the process on a full disk."""
-    samples = sum(map(len, mappings))
+    samples = sum(map(len, tables))
     changes = Conversions()
-    images = (decode_sample(part.file(row), shape, values, changes) for part in mappings for row in range(len(part)))
-    labels = np.concatenate([part.labels for part in mappings])
+    images = (decode_sample(part.file(row), shape, values, changes) for part in tables for row in range(len(part)))
+    labels = np.concatenate([part.labels for part in tables])
     hashes = {
         "x.npy": _write(folder / "x.npy", _type(values), (samples, *shape), _with_progress(images, progress, samples)),
         "y.npy": _write(folder / "y.npy", np.int64, (samples,), [labels]),
@@ -193,7 +193,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 def open_cache(
     data_dir: Path,
-    mappings: Sequence[Mapping],
+    tables: Sequence[SampleTable],
     shape: Shape,
     progress: Progress | None = None,
     *,
@@ -204,7 +204,7 @@ def open_cache(
     Opening reads every byte of the arrays once to compare their digest; a wrong cache is built anew.
     Raises UserError naming a file that cannot be decoded, or when nothing can be written anywhere.
     """
-    key, samples = _key(mappings, shape, values), sum(map(len, mappings))
+    key, samples = _key(tables, shape, values), sum(map(len, tables))
     caches = _caches(data_dir, key)
     for cache in caches:
         cached = _open(cache, samples, shape, values)
@@ -220,7 +220,7 @@ def open_cache(
                 cached = _open(cache, samples, shape, values)  # another process may have made it meanwhile
                 if cached is not None:
                     return cached
-                _fill(folder, mappings, shape, values, progress)
+                _fill(folder, tables, shape, values, progress)
                 return _publish(folder, cache, samples, shape, values)
         except OSError as error:
             raise UserError(

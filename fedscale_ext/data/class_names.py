@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.data_folder import data_folder
 from fedscale_ext.data.layout import names_in, read_description
-from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.registry import known
 
 

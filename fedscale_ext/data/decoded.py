@@ -4,8 +4,9 @@ import os
 from dataclasses import dataclass, replace
 
 from fedscale_ext.data.cache import Cached, Progress, open_cache
+from fedscale_ext.data.data_folder import data_folder
 from fedscale_ext.data.layout import Description, describe, read_layout
-from fedscale_ext.data.mapping import Mapping, data_folder
+from fedscale_ext.data.sample_csv import SampleTable
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class Decoded:
     """
 
     about: Description
-    train: Mapping
-    test: Mapping | None
+    train: SampleTable
+    test: SampleTable | None
     samples: Cached
 
 

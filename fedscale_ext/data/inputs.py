@@ -12,12 +12,13 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import shape_text
+from fedscale_ext.data.data_folder import CSV_FOLDER
 from fedscale_ext.data.formats.folder import IMAGE_ENDINGS, natural
 from fedscale_ext.data.formats.npz_file import NpzSource
 from fedscale_ext.data.images import decode, png_bytes
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.notes import SampleNotes
-from fedscale_ext.data.layout import MAPPING, describe, read_layout
+from fedscale_ext.data.layout import describe, read_layout
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import decode_sample
 
@@ -69,7 +70,7 @@ def _read(source: Path | np.ndarray, data_set: str, shape: Shape, conversions: C
         raise UserError(f"{path} does not exist")
     if path.is_file() and path.suffix == ".npz":
         return _of_array(_npz(path, data_set).samples_alone(), data_set, shape, conversions)
-    if path.is_dir() and (path / MAPPING).is_dir():
+    if path.is_dir() and (path / CSV_FOLDER).is_dir():
         return _of_layout(path, data_set, shape, conversions)
     return _of_pictures(path, data_set, shape, conversions)
 

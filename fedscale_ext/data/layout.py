@@ -11,12 +11,12 @@ import numpy as np
 from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.shapes import check_shape
+from fedscale_ext.data.data_folder import CSV_FOLDER, data_folder, ways_out
 from fedscale_ext.data.labels import absent_note
-from fedscale_ext.data.mapping import MAX_CLASSES, Mapping, Problem, data_folder, read_mapping, stop, ways_out
 from fedscale_ext.data.registry import KNOWN, Shape, canonical, known
+from fedscale_ext.data.sample_csv import MAX_CLASSES, Problem, SampleTable, read_sample_csv, stop
 from fedscale_ext.util.reading import read_json
 
-MAPPING = "client_data_mapping"
 DESCRIPTION = "dataset.json"
 
 
@@ -113,7 +113,7 @@ def read_layout(
     classes: int | None,
     data_map_file: str | os.PathLike[str] | None = None,
     problem: Problem = stop,
-) -> tuple[Mapping, Mapping | None]:
+) -> tuple[SampleTable, SampleTable | None]:
     """Read the rows of train.csv (or of ``data_map_file`` in its place) and of test.csv, None where there is none.
 
     The clients of the second start with those of the first. UserError when a csv is missing or has no rows.
@@ -121,13 +121,13 @@ def read_layout(
     folder = data_folder(data_dir, data_set)
     entry = known(data_set)
     roots = [folder / split if entry and entry.split_folders else folder for split in ("train", "test")]
-    train_csv = Path(data_map_file).expanduser() if data_map_file else folder / MAPPING / "train.csv"
-    test_csv = folder / MAPPING / "test.csv"
+    train_csv = Path(data_map_file).expanduser() if data_map_file else folder / CSV_FOLDER / "train.csv"
+    test_csv = folder / CSV_FOLDER / "test.csv"
     label_of = entry.label if entry and entry.by_name else None
-    train = read_mapping(train_csv, roots[0], classes, problem, top=folder, label_of=label_of, data_set=data_set)
+    train = read_sample_csv(train_csv, roots[0], classes, problem, top=folder, label_of=label_of, data_set=data_set)
     test = None
     if test_csv.exists():
-        test = read_mapping(
+        test = read_sample_csv(
             test_csv, roots[1], classes, problem, known_clients=train.clients, top=folder, label_of=label_of,
             data_set=data_set,
         )  # fmt: skip

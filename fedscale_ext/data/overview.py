@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.data.class_names import class_names
+from fedscale_ext.data.data_folder import data_folder
 from fedscale_ext.data.importing.shift import shift_words
 from fedscale_ext.data.layout import read_description
-from fedscale_ext.data.mapping import data_folder
 from fedscale_ext.data.store import DataSet
 
 

@@ -7,14 +7,15 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.data_folder import data_folder
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.notes import client_notes, shared_note
 from fedscale_ext.data.importing.writer import report_progress
 from fedscale_ext.data.label_names import contradictions, skipped_notes
 from fedscale_ext.data.labels import untrained_note
 from fedscale_ext.data.layout import describe, gaps_note, names_in, notes_in, read_layout
-from fedscale_ext.data.mapping import Mapping, data_folder
 from fedscale_ext.data.registry import Shape
+from fedscale_ext.data.sample_csv import SampleTable
 from fedscale_ext.data.samples import decode_sample
 from fedscale_ext.data.wording import counted
 
@@ -65,7 +66,7 @@ def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
     return tuple(int(value) for value in quantiles)
 
 
-def _repeated_files(train: Mapping, test: Mapping | None) -> list[str]:
+def _repeated_files(train: SampleTable, test: SampleTable | None) -> list[str]:
     """Sentences about files that several rows of a csv name, and files that are training and test samples."""
     parts = [train] if test is None else [train, test]
     again = sum(len(part) - len(np.unique(part.file_keys)) for part in parts)
@@ -73,7 +74,7 @@ def _repeated_files(train: Mapping, test: Mapping | None) -> list[str]:
     return ([f"{counted(again, 'row names', 'rows name')} a file that an earlier row names"] if again else []) + shared
 
 
-def _client_notes(train: Mapping, test: Mapping | None) -> list[str]:
+def _client_notes(train: SampleTable, test: SampleTable | None) -> list[str]:
     names = train.clients if test is None else test.clients
     trained = np.bincount(train.client, minlength=len(names))
     tested = np.zeros_like(trained) if test is None else np.bincount(test.client, minlength=len(names))

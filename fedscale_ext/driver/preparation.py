@@ -23,7 +23,7 @@ from fedscale_ext.config.executor_slots import executor_configs, executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import EVENTS_VARIABLE
-from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.data_folder import data_folder
 from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.driver.jobs import Job, check_name
 from fedscale_ext.driver.model_check import check_models

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import fedscale_ext.data.mapping as mapping
+import fedscale_ext.data.sample_csv as sample_csv
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import _FORMATS, decode
 from fedscale_ext.data.importing.importers import import_leaf, import_npz
@@ -102,7 +102,7 @@ def test_labels_decide_on_no_layer_of_absurd_size(make_folder) -> None:
 
 def test_a_csv_of_absurd_size_is_not_read(make_folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_folder(ROWS)
-    monkeypatch.setattr(mapping, "MAX_ROWS", 5)
+    monkeypatch.setattr(sample_csv, "MAX_ROWS", 5)
     assert "more than 5 rows" in refusal(folder)
     with open(train_csv(folder), "wb") as file:
         file.truncate(1 << 33)

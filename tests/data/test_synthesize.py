@@ -5,7 +5,7 @@ import pytest
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.mapping import data_folder
+from fedscale_ext.data.data_folder import data_folder
 from fedscale_ext.data.registry import CHARACTERS, GENERATED_SETS
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.synthetic.glyphs import FONTS, draw, templates, writer_style

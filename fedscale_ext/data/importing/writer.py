@@ -16,13 +16,14 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.data_folder import CSV_FOLDER
 from fedscale_ext.data.folders import clear_abandoned, new_folder
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.grouping import grouped
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
 from fedscale_ext.data.importing.shift import Shift
 from fedscale_ext.data.labels import Classes, class_notes, number_classes
-from fedscale_ext.data.layout import DESCRIPTION, MAPPING, notes_in, read_description
+from fedscale_ext.data.layout import DESCRIPTION, notes_in, read_description
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.samples import VALUES, ending, read_written, write_sample
 from fedscale_ext.data.split import group
@@ -115,7 +116,8 @@ def already_written(
     content = check_out_dir(out_dir, force, sources)
     if not content:
         return None
-    if content["how"] != how or content.get("settings") != settings or not (out_dir / MAPPING / "train.csv").exists():
+    train_csv = out_dir / CSV_FOLDER / "train.csv"
+    if content["how"] != how or content.get("settings") != settings or not train_csv.exists():
         raise UserError(f"{out_dir} already holds a data set made with other settings: add --force to replace it")
     try:
         return Written(
@@ -307,10 +309,10 @@ class LayoutWriter:
         label_names: Sequence[str],
     ) -> None:
         below = "" if self._images == "images" else "train/"
-        (self._folder / MAPPING).mkdir(exist_ok=True)
+        (self._folder / CSV_FOLDER).mkdir(exist_ok=True)
         if below:
             (self._folder / split).mkdir(exist_ok=True)
-        with open(self._folder / MAPPING / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+        with open(self._folder / CSV_FOLDER / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("client_id", "sample_path", "label_name", "label_id"))
             for row in rows.tolist():

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedscale_ext.config.presets import how_to_get
 from fedscale_ext.core.errors import UserError, one_line
+from fedscale_ext.data.data_folder import ways_out
 from fedscale_ext.data.label_names import LabelNames
-from fedscale_ext.data.registry import GENERATED_SETS
 from fedscale_ext.util.reading import MEGA, open_plain, repeated_column
 
 _HEADER = ("client_id", "sample_path", "label_name", "label_id")
@@ -58,7 +57,7 @@ class Strings:
 
 
 @dataclass(frozen=True)
-class Mapping:
+class SampleTable:
     """The rows of one csv: ``clients`` are the names in order of first appearance, ``client`` int32 [n]
     indexes them, ``labels`` int64 [n], ``paths`` the files' paths below ``root``, ``file_keys`` int64 [n] numbers that
     are equal where the file is the same, in this process and for any csv; ``stamp`` is a digest of
@@ -82,26 +81,6 @@ class Mapping:
     def file(self, row: int) -> Path:
         """Return the file of a row."""
         return self.root / self.paths[row]
-
-
-def ways_out(data_set: str | None = None) -> str:
-    """Say how to get data of ``data_set``, which may be imported or generated; None: of any data set."""
-    real = "get real data with `fedscale dataset import …`"
-    if data_set is None or data_set in GENERATED_SETS:
-        return f"{real} or generated data with `fedscale dataset synthesize {data_set or GENERATED_SETS[0]}`"
-    return f"{real}, or set data_set to {' or '.join(GENERATED_SETS)}, which `fedscale dataset synthesize` generates"
-
-
-def data_folder(data_dir: str | os.PathLike[str], data_set: str | None = None) -> Path:
-    """Return the folder of a data set; UserError names the ways to get one, for ``data_set`` or, if None, for any."""
-    folder = Path(data_dir).expanduser()
-    if not folder.is_dir():
-        generated = folder.with_name(f"{folder.name}_generated")
-        there = f"--set data_dir={generated} takes the generated data that are there, or " if generated.is_dir() else ""
-        raise UserError(f"the data folder {folder} does not exist: {there}{how_to_get(folder) or ways_out(data_set)}")
-    if not (folder / "client_data_mapping").is_dir():
-        raise UserError(f"{folder} holds no data set, its folder client_data_mapping is missing: {ways_out(data_set)}")
-    return folder
 
 
 def _check_header(header: Sequence[str], name: str) -> None:
@@ -212,7 +191,7 @@ class _Folder:
         return os.path.join(os.path.realpath(path), "").startswith(self._top)
 
 
-def read_mapping(
+def read_sample_csv(
     path: Path,
     root: Path,
     classes: int | None,
@@ -221,7 +200,7 @@ def read_mapping(
     top: Path | None = None,
     label_of: Callable[[str], int | None] | None = None,
     data_set: str | None = None,
-) -> Mapping:
+) -> SampleTable:
     """Read a csv of samples and look at each file that it names (without opening it).
 
     ``root`` is the folder that paths are below, ``classes`` the number of labels (None: any from 0 on),
@@ -291,7 +270,7 @@ def read_mapping(
         while block := file.read(MEGA):
             digest.update(block)
     keys = np.array(file_keys, dtype=np.int64) ^ hash(str(root))  # 64 bits: of files that differ, none will be equal
-    return Mapping(
+    return SampleTable(
         path, root, list(number), np.array(client, dtype=np.int32), np.array(labels, dtype=np.int64),
         paths, keys, digest.digest(), names,
     )  # fmt: skip
