@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -105,14 +106,14 @@ class _Lines:
     """Lines of a text file for csv, which give up where one row (``row`` characters so far) is too long."""
 
     def __init__(self, file: io.TextIOWrapper) -> None:
-        self._file = file
+        self._readline = file.readline
         self.row = 0
 
     def __iter__(self) -> "_Lines":
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(_LONGEST + 1)
+        line = self._readline(_LONGEST + 1)
         self.row += len(line)
         if self.row > _LONGEST:
             raise csv.Error(f"a row has more than {_LONGEST:,} characters")
@@ -166,13 +167,14 @@ class _Folder:
     """The files below a folder; a link must not lead out of ``top``, wherever that is itself."""
 
     def __init__(self, root: Path, top: Path) -> None:
+        self.root = root
         self.base = os.path.join(str(root), "")
         self._top = os.path.join(os.path.realpath(top), "")
         self._inside: dict[str, bool] = {}  # folders that were looked at, which costs more than their files
 
     def look(self, sample: str) -> tuple[int, int] | str:
         """Size and time of change of a regular file below the folder, or why there is none ("missing", "link")."""
-        file, folder = self.base + sample, os.path.dirname(sample)
+        file, folder = self.base + sample, sample.rpartition("/")[0]
         try:
             status = os.lstat(file)
             linked = stat.S_ISLNK(status.st_mode)
@@ -189,6 +191,105 @@ class _Folder:
 
     def _is_inside(self, path: str) -> bool:
         return os.path.join(os.path.realpath(path), "").startswith(self._top)
+
+
+_Row = tuple[str, str, int, tuple[int, int], str | None, int]
+"""A row without a fault: its client, path and label, the size and time of change of its file, its label_name (None: the
+csv has none, or labels are read by it), and its line in the csv. A tuple, not a class: reading must stay fast."""
+
+
+class _Fault(NamedTuple):
+    """What is wrong with a row: the two arguments of a ``Problem``."""
+
+    kind: str
+    sentence: str
+
+
+class _RowChecks:
+    """What a row of the csv at ``path`` must be; see :func:`read_sample_csv` for the rest."""
+
+    def __init__(
+        self,
+        path: Path,
+        folder: _Folder,
+        columns: Sequence[str],
+        classes: int | None,
+        label_of: Callable[[str], int | None] | None,
+    ) -> None:
+        self._path = path
+        self._folder = folder
+        self._labels = MAX_CLASSES if classes is None else classes
+        self._label_of = label_of
+        self._name_column = columns.index("label_name") if label_of is None and "label_name" in columns else None
+
+    def checked_row(self, fields: list[str], line: int) -> _Row | _Fault:
+        """Return the row of ``fields``, which are none where it has another number of columns than the header."""
+        path, label_of = self._path, self._label_of
+        if not fields:
+            return _Fault("row", f"line {line} of {path} has another number of columns than the header")
+        client, sample, text = fields[0], fields[1], fields[-1] if label_of is None else fields[-2]
+        if not client or not sample:
+            return _Fault("row", f"line {line} of {path} has no {'sample_path' if client else 'client_id'}")
+        label = _integer(text) if label_of is None else label_of(text)
+        if label is None:
+            must = "an integer" if label_of is None else "a class of this data set"
+            return _Fault("label", f"line {line} of {path}: the label {text[:40]!r} is not {must}")
+        if not 0 <= label < self._labels:
+            limits = f"0..{self._labels - 1}"
+            return _Fault("label", f"line {line} of {path}: the label {label} is out of range ({limits})")
+        if _escapes(sample):
+            return _Fault("path", f"line {line} of {path}: the path {sample[:80]!r} leads out of {self._folder.root}")
+        file = self._folder.look(sample)
+        if file == "missing":
+            return _Fault(
+                "missing",
+                f"line {line} of {path} names the file {self._folder.base + sample}, which does not exist "
+                "(`fedscale dataset verify` counts all of them)",
+            )
+        if isinstance(file, str):
+            link = f"line {line} of {path}: the path {sample[:80]!r} leads out of the data folder by a link"
+            return _Fault("path", link)
+        label_name = None if self._name_column is None else fields[self._name_column]
+        return client, sample, label, file, label_name, line
+
+
+class _RowColumns:
+    """The rows so far, in a column for each of their fields, and the digest of their files."""
+
+    def __init__(self, known_clients: Sequence[str], csv_name: str) -> None:
+        self.numbers = {name: index for index, name in enumerate(known_clients)}
+        self.client, self.labels, self.file_keys = array("i"), array("q"), array("q")
+        self.paths = Strings()
+        self.label_names = LabelNames(csv_name)
+        self._digest = hashlib.sha256()
+        self._files: list[str] = []  # what is not in the digest yet
+
+    def add(self, row: _Row) -> None:
+        """Add a row at the end."""
+        client, sample, label, (size, changed), label_name, line = row
+        self._files.append(f"{size} {changed}\n")
+        if len(self._files) == 4096:
+            self._digest_files()
+        self.client.append(self.numbers.setdefault(client, len(self.numbers)))
+        self.labels.append(label)
+        self.paths.append(sample)
+        self.file_keys.append(hash(sample if "//" not in sample and "./" not in sample else os.path.normpath(sample)))
+        if label_name is not None:
+            self.label_names.add(label_name, label, line)
+
+    def stamp(self, path: Path, with_labels: bool) -> bytes:
+        """Digest the rows' files, ``with_labels`` their labels too, and the bytes of the csv at ``path``."""
+        self._digest_files()
+        if with_labels:
+            self._digest.update(self.labels.tobytes())
+        with open_plain(path, MAX_BYTES) as file:
+            while block := file.read(MEGA):
+                self._digest.update(block)
+        return self._digest.digest()
+
+    def _digest_files(self) -> None:
+        self._digest.update("".join(self._files).encode())
+        self._files.clear()
 
 
 def read_sample_csv(
@@ -209,68 +310,23 @@ def read_sample_csv(
     label_name (the column before the last), whatever stands in the last. Rows with a problem
     are reported to ``problem``, which by default raises UserError, and left out. Advice is on ``data_set``.
     """
-    number = {name: index for index, name in enumerate(known_clients)}
-    client, labels, paths = array("i"), array("q"), Strings()
-    file_keys = array("q")
-    digest = hashlib.sha256()
-    folder = _Folder(root, top or root)
-    stats: list[str] = []
     rows = _rows(path, data_set)
-    columns = [field.strip() for field in next(rows)[1]]
-    names = LabelNames(one_line(path.name, 100))
-    name_column = columns.index("label_name") if label_of is None and "label_name" in columns else None
+    header = [field.strip() for field in next(rows)[1]]
+    checked_row = _RowChecks(path, _Folder(root, top or root), header, classes, label_of).checked_row
+    columns = _RowColumns(known_clients, one_line(path.name, 100))
+    add, labels_so_far = columns.add, columns.labels
     for line, fields in rows:
-        if len(labels) == MAX_ROWS:
+        if len(labels_so_far) == MAX_ROWS:
             raise UserError(f"{path} has more than {MAX_ROWS:,} rows, which is refused as absurd")
-        if not fields:
-            problem("row", f"line {line} of {path} has another number of columns than the header")
-            continue
-        name, sample, text = fields[0], fields[1], fields[-1] if label_of is None else fields[-2]
-        if not name or not sample:
-            problem("row", f"line {line} of {path} has no {'sample_path' if name else 'client_id'}")
-            continue
-        label = _integer(text) if label_of is None else label_of(text)
-        if label is None:
-            must = "an integer" if label_of is None else "a class of this data set"
-            problem("label", f"line {line} of {path}: the label {text[:40]!r} is not {must}")
-            continue
-        most = MAX_CLASSES if classes is None else classes
-        if not 0 <= label < most:
-            limits = f"0..{most - 1}"
-            problem("label", f"line {line} of {path}: the label {label} is out of range ({limits})")
-            continue
-        if _escapes(sample):
-            problem("path", f"line {line} of {path}: the path {sample[:80]!r} leads out of {root}")
-            continue
-        seen = folder.look(sample)
-        if seen == "missing":
-            problem(
-                "missing",
-                f"line {line} of {path} names the file {folder.base + sample}, which does not exist "
-                "(`fedscale dataset verify` counts all of them)",
-            )
-            continue
-        if seen == "link":
-            problem("path", f"line {line} of {path}: the path {sample[:80]!r} leads out of the data folder by a link")
-            continue
-        stats.append(f"{seen[0]} {seen[1]}\n")
-        if len(stats) == 4096:
-            digest.update("".join(stats).encode())
-            stats.clear()
-        client.append(number.setdefault(name, len(number)))
-        labels.append(label)
-        paths.append(sample)
-        file_keys.append(hash(sample if "//" not in sample and "./" not in sample else os.path.normpath(sample)))
-        if name_column is not None:
-            names.add(fields[name_column], label, line)
-    digest.update("".join(stats).encode())
-    if label_of is not None:  # the same csv has other labels for another data set
-        digest.update(labels.tobytes())
-    with open_plain(path, MAX_BYTES) as file:
-        while block := file.read(MEGA):
-            digest.update(block)
-    keys = np.array(file_keys, dtype=np.int64) ^ hash(str(root))  # 64 bits: of files that differ, none will be equal
+        row = checked_row(fields, line)
+        if isinstance(row, _Fault):
+            problem(*row)
+        else:
+            add(row)
+    stamp = columns.stamp(path, with_labels=label_of is not None)  # one csv has other labels for another data set
+    client, labels = np.array(columns.client, dtype=np.int32), np.array(columns.labels, dtype=np.int64)
+    # 64 bits: of files that differ, none will be equal
+    file_keys = np.array(columns.file_keys, dtype=np.int64) ^ hash(str(root))
     return SampleTable(
-        path, root, list(number), np.array(client, dtype=np.int32), np.array(labels, dtype=np.int64),
-        paths, keys, digest.digest(), names,
-    )  # fmt: skip
+        path, root, list(columns.numbers), client, labels, columns.paths, file_keys, stamp, columns.label_names
+    )
