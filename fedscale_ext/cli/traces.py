@@ -160,7 +160,7 @@ def _key(trace: "CapacityTrace | AvailabilityTrace") -> str:
 
 def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
     from fedscale_ext.population.describe import capacity_spreads, histogram
-    from fedscale_ext.population.units import capacity_note
+    from fedscale_ext.population.trace_notes import capacity_note
 
     print(f"{path}: {_what(trace)}")
     print(f"slowest to fastest: {trace.computation_ms.max() / trace.computation_ms.min():.3g} times in computation, "
@@ -181,7 +181,7 @@ def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
 def _show_availability(path: Path, trace: "AvailabilityTrace") -> None:
     from fedscale_ext.data.wording import counted
     from fedscale_ext.population.describe import online, online_spreads
-    from fedscale_ext.population.units import availability_note
+    from fedscale_ext.population.trace_notes import availability_note
 
     presence = online(trace)
     print(f"{path}: {_what(trace)}\n")

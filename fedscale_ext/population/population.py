@@ -11,8 +11,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.availability import Availability
 from fedscale_ext.population.matching import match_rows
 from fedscale_ext.population.resample import resample_availability, resample_capacity
+from fedscale_ext.population.trace_notes import availability_note, capacity_note
 from fedscale_ext.population.traces import read_availability, read_capacity
-from fedscale_ext.population.units import availability_note, capacity_note
 
 
 @dataclass(frozen=True)

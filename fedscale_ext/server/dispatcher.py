@@ -19,7 +19,7 @@ from fedscale_ext.tasks.client_tensors import ClientState, ClientTensors
 from fedscale_ext.tasks.evaluate import evaluate
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.reduction import ModelMean
-from fedscale_ext.tasks.units import SPREAD, in_parts, plan_units
+from fedscale_ext.tasks.unit_planning import SPREAD, in_parts, plan_units
 from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.transport.units import Dropped, Unit

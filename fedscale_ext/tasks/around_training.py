@@ -27,7 +27,7 @@ from fedscale_ext.tasks.bn_statistics import measure_on_client
 from fedscale_ext.tasks.client_answers import answers_to_tests, report_untested
 from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
-from fedscale_ext.tasks.units import SPREAD, plan_units
+from fedscale_ext.tasks.unit_planning import SPREAD, plan_units
 from fedscale_ext.training.local_training import seed_layers
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Unit

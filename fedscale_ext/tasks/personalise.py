@@ -28,7 +28,7 @@ from fedscale_ext.tasks.figures import (
     read_figures,
 )
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
-from fedscale_ext.tasks.units import SPREAD, plan_units
+from fedscale_ext.tasks.unit_planning import SPREAD, plan_units
 from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.torch_devices import device_type

@@ -13,7 +13,7 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.models.supernet.family import Searchable
-from fedscale_ext.tasks.units import in_parts
+from fedscale_ext.tasks.unit_planning import in_parts
 from fedscale_ext.training.cuda_graph import recorded_clients
 from fedscale_ext.training.factored import factorable
 from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps

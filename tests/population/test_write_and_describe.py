@@ -14,8 +14,8 @@ from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.describe import histogram, online
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.resample import resample_availability, resample_capacity
+from fedscale_ext.population.trace_notes import availability_note
 from fedscale_ext.population.traces import read_availability, read_trace
-from fedscale_ext.population.units import availability_note
 from fedscale_ext.population.write_traces import write_trace
 
 CAPACITY = CapacityTrace(np.array([7, 2**50]), np.array([0.1 + 0.2, 41.0]), np.array([1e-9, 204056.7]))

@@ -28,7 +28,7 @@ from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET, SupernetTraining
 from fedscale_ext.models.supernet.family import restricted
 from fedscale_ext.population.clock import TRAINING_FACTOR, completion_times
-from fedscale_ext.tasks.units import SPREAD, in_parts
+from fedscale_ext.tasks.unit_planning import SPREAD, in_parts
 from fedscale_ext.transport.units import Dropped
 from fedscale_ext.transport.wire import WireError
 

@@ -1,4 +1,4 @@
-"""Which clients an executor is handed at once; the number of executors plays no part."""
+"""Groups work items into units. The result does not depend on the number of executors."""
 
 import json
 import math

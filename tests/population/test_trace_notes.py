@@ -9,7 +9,7 @@ from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.describe import reached
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.resample import resample_availability, resample_capacity
-from fedscale_ext.population.units import availability_note, capacity_note
+from fedscale_ext.population.trace_notes import availability_note, capacity_note
 from fedscale_ext.population.write_traces import write_trace
 
 MS, KBPS = np.array([15.0, 41.0, 199.0]), np.array([1017.0, 6075.0, 204057.0])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fedscale_ext import models
 from fedscale_ext.core.types import Task, WorkItem
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.units import in_parts, plan_units
+from fedscale_ext.tasks.unit_planning import in_parts, plan_units
 
 SHAPE = (1, 8, 8)
 
