@@ -113,7 +113,11 @@ class LinearStage(nn.Module):
 
 
 class Exit(nn.Module):
-    """A classifier on what a stage gives: ``readout`` flatten or mean makes features of maps, none takes features."""
+    """A classifier on what a stage gives: ``readout`` flatten or mean makes features of maps, none takes features.
+
+    One linear layer follows. Public code has more before its early classifiers. DepthFL's has attention and separable
+    convolutions. ScaleFL's has three 3x3 convolutions with BatchNorm, in its MSDNet two.
+    """
 
     def __init__(self, features: int, classes: int, readout: str, dropout: float) -> None:
         super().__init__()
@@ -144,8 +148,8 @@ class MultiExit(nn.Module):
     """In training [B, C, H, W] -> logits of all exits [B, exits, classes]; in evaluation -> [B, classes].
 
     ``parts``: stages and exits by name in the order of the forward pass, an exit reads what the stage before it gives.
-    Evaluation gives the deepest exit's logits or, with ``mean``, the log of the mean of all exits' probabilities
-    (DepthFL, Kim et al., ICLR 2023, section 3).
+    Evaluation gives the deepest exit's logits or, with ``mean``, the log of the mean of all exits' probabilities. In
+    DepthFL (Kim et al., ICLR 2023), too, all exits predict together; its public code averages their logits.
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], mean: bool) -> None:
