@@ -1,6 +1,7 @@
 """FedAdam (Reddi et al., ICLR 2021, Algorithm 2): FedAvg with an adaptive server.
 
-FedScale has no FedAdam and no keys for it: the defaults are the paper's constants.
+FedScale has no FedAdam and no keys for it. The defaults of ``beta``, ``beta2`` and ``tau`` are the paper's constants.
+The paper tunes ``eta`` for each task.
 
 Paper to code, section by section: docs/methods/averaging.md.
 """

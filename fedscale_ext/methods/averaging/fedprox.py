@@ -1,5 +1,11 @@
 """FedProx (Li et al., MLSys 2020): FedAvg whose clients are pulled towards the global model.
 
+Departures from the paper and the public code:
+
+* The paper's Algorithm 2 draws devices with probabilities p_k and takes a plain mean of their models. Here the mean
+  goes by samples and draws are those of the job, even by default. The public code draws evenly and takes this mean.
+* In the paper and the public code, stragglers return partial work. Here each participant does the job's whole work.
+
 Paper to code, section by section: docs/methods/averaging.md.
 """
 

@@ -5,13 +5,15 @@ Every ``every`` rounds clients train the whole model and add up what each filter
 the other rounds (UpdateSkel) the forward pass is whole, gradients pass only skeleton filters, and only these are
 exchanged: each filter becomes the mean over the participants whose skeletons hold it. All else stays the client's.
 
-The public code (BUAA-CI-LAB) has only the kernels of the pruned backward pass.
+The public code (BUAA-CI-LAB) has the pruned backward pass, the measure (sums of a convolution's outputs in magnitude),
+the choice of the skeleton and the download of its filters. It has no script that trains.
 
 Departures from the paper and the public code:
 
-* SetSkel exchanges the whole model, for the first models must come from somewhere. A client that has no skeleton yet
-  sets one in whatever round it first takes part.
-* A filter's answers are those of its convolution before BatchNorm, over the round's steps.
+* SetSkel exchanges the whole model. The public code's download changes weights of convolutions only, and leaves the
+  client's linear layers and BatchNorm. Here each SetSkel overwrites them with the server's.
+* A client that has no skeleton yet sets one in whatever round it first takes part.
+* Of n filters, round(s n) are in a skeleton of share s, one at least. The public code keeps n - int((1 - s) n).
 * A client is served its own network with the server's newest skeleton filters.
 * Types say how much is updated, as FedSkel's forward pass is whole by design. Moss's text (section 5) has devices train
   only small models.

@@ -4,6 +4,13 @@ In a round, a client trains a window of each layer's channels, as wide as its le
 begin one channel further and wrap around, so that all channels are trained. Each entry becomes the mean over the
 clients that trained it.
 
+Departures from the paper and the public code:
+
+* ``mask`` is off by default. The public code trains with HeteroFL's masked cross-entropy: its config.yml and the
+  commands of its README turn it on. ``fedrolex.mask: true`` does so here.
+* Every entry is a plain mean over the clients that trained it. The public code weighs BatchNorm, biases and the
+  classifier by how often they were updated before.
+
 Paper to code, section by section: docs/methods/width.md.
 """
 
@@ -25,7 +32,8 @@ class FedRolexParams(HeteroFLParams):
 
     Attributes:
         rates: Channel rates of the levels, falling. If all are below 1, they train a model that no client holds.
-        mask: Clients train only on the logits of their own classes (HeteroFL's masked cross-entropy).
+        mask: Clients train only on the logits of their own classes (HeteroFL's masked cross-entropy). The public code
+            does so.
         serve: ``submodel`` tests each client on the leading channels of its level, which it affords. ``server`` tests
             it on the whole model, as in the paper.
 

@@ -1,6 +1,6 @@
 """FLuID (Wang et al., NeurIPS 2023, Algorithm 1): slow clients train what is left when invariant neurons are dropped.
 
-Invariant Dropout and the framework around it follow the authors' code:
+Invariant Dropout and the framework around it follow the authors' code, but for the departures below:
 
 * From round 2 on, the clients that train the whole model are observed. A neuron is invariant if none of its weights w
   changed by more than th_l |w|, for at least the share ``vote`` of the observed clients (:mod:`invariant_dropout`).
@@ -21,11 +21,28 @@ observed round, stragglers drop neurons at random.
 Departures from the paper and the public code:
 
 * FLuID's rule ``time`` is for one straggler. Here it is for several.
+* In the public code, the straggler is the slowest client, however close the next one is. Here the slowest trains the
+  whole model if it takes at most ``hysteresis`` times T_next, the time of the slowest of the others. For a straggler
+  of its last round, the factor is 1.
+* The public code's 1.15 (CIFAR-10) has another place. If another client is slowest, it multiplies the time that the
+  straggler is estimated to take for the whole model. The other client becomes the straggler if it takes longer.
+* The public code gives p = 0.95, 0.85, 0.75 and 0.65 from T_next / T = 0.9, 0.8, 0.7 and 0.6 on, and 0.5 below. Here p
+  is the nearest: between 0.575 and 0.6, that is 0.65 by default.
+* With ``rates: time``, submodels begin in round 2. In the public code, stragglers are found in round 2 and
+  begin in round 3.
+* A layer of C channels keeps ceil(p C) of them. The public code keeps int(p C).
+* The public code drops first the neurons that it dropped last, if they are invariant now. Here these are the neurons
+  that were invariant in both of the last two observed rounds, dropped or not.
+* Here thresholds grow from the first multiple of ``every`` past two observed rounds on, by default the fourth. The
+  public code counts from round 11 on (CIFAR-10, of 35 by its comments) or from 126 on (FEMNIST, of 250).
+* A threshold may grow again here. In the public code, one never grows after enough neurons were invariant: a layer's
+  own (CIFAR-10), or the only one, by the first layer's neurons (FEMNIST).
 * FLuID's networks have no BatchNorm. Here its statistics are re-estimated before tests, since those of the whole model
   do not fit a part.
 * The public code votes per weight. Here a vote is per neuron.
-* The public code has one threshold for all layers (FEMNIST). Here each layer has its own.
-* The public code never forgets an invariant neuron of the first layer. Here only the last two observed rounds count.
+* The public code has one threshold for all layers on FEMNIST, and one per layer on CIFAR-10. Here each layer has one.
+* The public code for FEMNIST never forgets an invariant neuron of the first layer. Here only the last two observed
+  rounds count.
 * The public code divides zero by zero where a weight stays at zero. Here such a weight did not change.
 
 Paper to code, section by section: docs/methods/width.md.
@@ -82,7 +99,7 @@ class FluidParams:
             takes, as in the paper.
         share: Share of the clients that are stragglers: the slowest.
         hysteresis: A client becomes a straggler if it takes this many times as long as the
-            slowest of the others.
+            slowest of the others. In the public code, the slowest client is always the straggler.
         inference: ``submodel`` serves stragglers the submodel of their rate, as FedTrans's protocol tests clients.
             ``global`` serves all the global model: FLuID's own, the default with ``rates: time``.
 

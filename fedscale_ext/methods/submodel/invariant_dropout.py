@@ -108,7 +108,8 @@ def remaining_channels(
     """The channels that stay, ascending.
 
     Dropped are first the neurons that were invariant both ``before`` and ``now``, then those that are now, then others,
-    at random among their likes. Groups without figures so far are dropped at random.
+    at random among their likes. Groups without figures so far are dropped at random. In the public code, the first are
+    those that were dropped last and are invariant now.
 
     Args:
         widths: Number of channels that stay, by group.

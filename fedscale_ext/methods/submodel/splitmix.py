@@ -17,6 +17,9 @@ The paper's split and mix, as the authors' code has them:
 
 Departures from the paper and the public code:
 
+* On class-skewed data, the code trains with a masked loss: it sets logits of classes that a batch lacks to zero. The
+  job key ``own_classes``, off by default, masks the classes that a client lacks. It also averages a class's rows only
+  over clients that have the class.
 * The code gives clients one of four budgets in equal shares. Here the budget is what a client affords.
 * ``rescale_layer``: while training, the code divides layers' outputs by r in front of BatchNorm. BatchNorm with a
   batch's own statistics divides that factor out again, but for its eps, which then counts r^2 times as much; nor does
