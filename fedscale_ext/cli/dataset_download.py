@@ -28,7 +28,7 @@ from fedscale_ext.core.errors import UserError
 
 if TYPE_CHECKING:
     from fedscale_ext.data.download.catalogue import Downloadable
-    from fedscale_ext.data.download.get import Got
+    from fedscale_ext.data.download.get import Downloaded
 
 
 @dataclass(frozen=True)
@@ -110,40 +110,41 @@ def download(
         get.check_disk(dataset, folder, out_folder)
         try:
             with progress_bar(dataset.name, of_bytes=True) as progress:
-                got = get.get(dataset, folder, _say, progress=progress)
+                downloaded = get.get(dataset, folder, _say, progress=progress)
         except get.NoHostError as error:
             typer.echo(f"fedscale: {error}", err=True)
             raise typer.Exit(1) from None
-        kind = Format(got.source.format)
-        options = FormatOptions(client_map=client_map).build(kind, got.paths[0], common)
-        with _unpacked(got, dataset) as source:
+        kind = Format(downloaded.source.format)
+        options = FormatOptions(client_map=client_map).build(kind, downloaded.paths[0], common)
+        with _unpacked(downloaded, dataset) as source:
             import_and_report(kind, source, out_folder, dataset.name, options)
         if network.drop:
-            for path in got.paths:
+            for path in downloaded.paths:
                 path.unlink()
         else:
             print(f"the download stays in {folder}: remove it, or import it anew with other options")
 
 
 @contextlib.contextmanager
-def _unpacked(got: "Got", dataset: "Downloadable") -> Iterator[Path]:
+def _unpacked(downloaded: "Downloaded", dataset: "Downloadable") -> Iterator[Path]:
     """What the importer reads: the files as they are, or a folder of what is in the archive, gone afterwards."""
     from fedscale_ext.data.data_folder import CSV_FOLDER
     from fedscale_ext.data.download.unpack import unpack
     from fedscale_ext.data.folders import new_folder
 
-    (first, *others) = got.paths
-    if not got.source.files[0].is_archive:
-        yield got.folder if others else first
+    source = downloaded.source
+    (first, *others) = downloaded.paths
+    if not source.files[0].is_archive:
+        yield downloaded.folder if others else first
         return
-    aside = new_folder(got.folder, ".unpacked.")
+    aside = new_folder(downloaded.folder, ".unpacked.")
     try:
         inside = aside / dataset.folder  # a steady name: it is a part of the import's fingerprint
         with progress_bar(f"unpacking {first.name}", of_bytes=True) as progress:
-            unpacked = unpack(first, inside, take=got.source.take, most=2 * got.source.unpacked, progress=progress)
+            unpacked = unpack(first, inside, take=source.take, most=2 * source.unpacked, progress=progress)
         if unpacked.pickles:
             _say(f"{unpacked.pickles} pickles were left in {first.name}: nothing here reads them")
-        if got.source.format == "layout":
+        if source.format == "layout":
             csv_folder = next((path for path in sorted(inside.rglob(CSV_FOLDER)) if path.is_dir()), None)
             if csv_folder is None:
                 raise UserError(f"{first} holds no folder {CSV_FOLDER}, so it is not in FedScale's layout")

@@ -21,17 +21,17 @@ from fedscale_ext.data.store import DataSet, open_data_set
 @dataclass(frozen=True)
 class PublicData:
     """Samples ``x`` float32 [n, C, H, W], normalised; ``labels`` int64 [n] of the clients' classes, None where the
-    classes are others; ``says`` tells people what it is."""
+    classes are others; ``description`` tells people what it is."""
 
     x: torch.Tensor
     labels: torch.Tensor | None
-    says: str
+    description: str
 
 
 def of_the_same_task(data: DataSet, fraction: float, balanced: bool = False) -> PublicData:
     """Return the first ``fraction`` of the samples that the clients' data set keeps back.
 
-    ``balanced``: as many of each class were to be kept back; ``says`` tells if clients could not spare so many.
+    ``balanced``: as many of each class were to be kept back; ``description`` tells if clients could not spare so many.
     """
     rows = _first(data.public_rows, fraction)
     x, labels = data.tensors(rows)
@@ -81,10 +81,10 @@ def of_another_folder(
     same = alike and difference is None
     task = "the clients' classes" if same else "other classes"
     reason = f": {difference}" if difference else ""
-    says = (
+    description = (
         f"{len(rows)} samples of {public.name}, with {task}{_changed(describe(root, kind), data.input_shape)}{reason}"
     )
-    return PublicData(x, labels if same else None, says)
+    return PublicData(x, labels if same else None, description)
 
 
 def _other_label(clients: Sequence[str], public: Sequence[str], kind: str) -> str | None:

@@ -16,7 +16,7 @@ from file_host import Host, file_host
 
 from fedscale_ext.data import audio
 from fedscale_ext.data.download import catalogue, get
-from fedscale_ext.data.download.catalogue import WITHOUT_CLIENTS, Downloadable, File, Source
+from fedscale_ext.data.download.catalogue import WITHOUT_CLIENTS, Downloadable, File, MirroredFiles
 from fedscale_ext.data.download.transfer import Patience
 from fedscale_ext.data.importing import importers
 from fedscale_ext.data.registry import known
@@ -52,7 +52,7 @@ def serve(
         sha = hashlib.sha256(data).hexdigest() if pinned else None
         files.append(File(path.name, len(data) if pinned else None, None, sha, "this test"))
     mirrors = {mirror: f"{host.address}/{mirror}/{{name}}" for mirror in ("one", "two")}
-    source = Source(format_, tuple(files), mirrors, more.get("take", ()), 10_000_000)  # type: ignore[arg-type]
+    source = MirroredFiles(format_, tuple(files), mirrors, more.get("take", ()), 10_000_000)  # type: ignore[arg-type]
     entry = Downloadable(name, name, 100, (source,))
     monkeypatch.setattr(catalogue, "catalogue", lambda: {name: entry})
     return entry

@@ -97,7 +97,7 @@ def imported(folder: Path, name: str, data_set: str, shape: tuple[int, ...], see
 def test_another_data_set_is_resized_and_has_no_labels_of_the_task(tiny_femnist: Path, tmp_path: Path) -> None:
     data, other = opened(tiny_femnist), imported(tmp_path, "other", "cifar10", (3, 32, 32))
     public = of_another_folder(other, PublicDraw(10), 0.5, 1, data)
-    assert public.labels is None and public.x.shape == (5, 1, 28, 28) and "other classes" in public.says
+    assert public.labels is None and public.x.shape == (5, 1, 28, 28) and "other classes" in public.description
     assert torch.equal(public.x, of_another_folder(other, PublicDraw(10), 0.5, 1, data).x)
     same = of_another_folder(imported(tmp_path, "same", "femnist", (28, 28)), PublicDraw(10), 1.0, 1, data)
     assert same.labels is not None and len(same.labels) == 10
@@ -106,7 +106,7 @@ def test_another_data_set_is_resized_and_has_no_labels_of_the_task(tiny_femnist:
 def test_what_was_resized_is_told(tiny_femnist: Path, tmp_path: Path) -> None:
     data = opened(tiny_femnist)
     said = {
-        name: of_another_folder(imported(tmp_path, name, name, shape), PublicDraw(10), 1.0, 1, data).says
+        name: of_another_folder(imported(tmp_path, name, name, shape), PublicDraw(10), 1.0, 1, data).description
         for name, shape in (("cifar10", (3, 32, 32)), ("fashionmnist", (28, 28)))
     }
     assert said["cifar10"].endswith(", with other classes, resized from 3x32x32 to 1x28x28, their colours made grey")
@@ -114,13 +114,13 @@ def test_what_was_resized_is_told(tiny_femnist: Path, tmp_path: Path) -> None:
     colours = open_data_set(imported(tmp_path, "own", "cifar10", (3, 32, 32), seed=5), "cifar10", seed=4)
     public = of_another_folder(tmp_path / "fashionmnist", PublicDraw(10), 1.0, 1, colours)
     assert public.x.shape == (10, 3, 32, 32)
-    assert public.says.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
+    assert public.description.endswith("resized from 1x28x28 to 3x32x32, grey in three channels")
 
 
 def test_values_in_another_shape_are_told(tmp_path: Path) -> None:
     folder = imported(tmp_path, "har", "uci_har", (9, 128))
     data = open_data_set(imported(tmp_path, "own", "uci_har", (9, 128), seed=5), "uci_har", input_shape=(1, 32, 36))
-    said = of_another_folder(folder, PublicDraw(10), 1.0, 1, data).says
+    said = of_another_folder(folder, PublicDraw(10), 1.0, 1, data).description
     assert said.endswith("with the clients' classes, their values put from 1x9x128 into 1x32x36")
 
 
@@ -149,18 +149,18 @@ def test_public_labels_are_the_clients_only_if_their_names_are(tmp_path: Path) -
     data = open_data_set(named(tmp_path, "clients", words, 1), "mine")
     names = ["one", "three", "two"]
     same = of_another_folder(named(tmp_path, "same", words, 2), PublicDraw(9), 1.0, 1, data, names)
-    assert same.labels is not None and "with the clients' classes" in same.says
+    assert same.labels is not None and "with the clients' classes" in same.description
     other = of_another_folder(named(tmp_path, "other", ["one", "nil", "two"], 3), PublicDraw(9), 1.0, 1, data, names)
     assert other.labels is None
-    assert other.says.endswith("with other classes: label 0 is 'one' of the clients and 'nil' there")
+    assert other.description.endswith("with other classes: label 0 is 'one' of the clients and 'nil' there")
 
 
 def test_classes_that_clients_cannot_spare_are_told(tiny_femnist: Path) -> None:
     data = opened(tiny_femnist, public_draw=PublicDraw(30))
     counts = np.bincount(data.y[data.public_rows])
     scarce = counts[counts > 0].max() - counts[counts > 0].min() > 1
-    assert ("not as many of each class" in of_the_same_task(data, 1.0, balanced=True).says) == bool(scarce)
-    assert "not as many" not in of_the_same_task(data, 1.0).says
+    assert ("not as many of each class" in of_the_same_task(data, 1.0, balanced=True).description) == bool(scarce)
+    assert "not as many" not in of_the_same_task(data, 1.0).description
 
 
 def test_a_data_set_tells_which_classes_public_samples_take_whole(tmp_path: Path) -> None:

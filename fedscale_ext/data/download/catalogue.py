@@ -40,7 +40,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Source:
+class MirroredFiles:
     """Files that hold a data set in one ``format`` of the importers, and mirrors ``{name: address with {name}}`` that
     have all of them; ``take`` and ``unpacked``: patterns and rough bytes of what comes out of an archive."""
 
@@ -63,7 +63,7 @@ class Downloadable:
     name: str
     folder: str
     samples: int
-    sources: tuple[Source, ...]
+    sources: tuple[MirroredFiles, ...]
 
     @property
     def needs_partition(self) -> bool:
@@ -119,11 +119,11 @@ def downloadable(name: str) -> Downloadable:
     raise UserError(f"{name!r} cannot be downloaded{hint or meant_or_known(name, entries)}")
 
 
-def _source(content: Mapping[str, Any]) -> Source:
+def _source(content: Mapping[str, Any]) -> MirroredFiles:
     parts = tuple(
         File(part["name"], part.get("bytes"), part.get("about"), part.get("sha256"), part["from"])
         for part in content["files"]
     )
-    return Source(
+    return MirroredFiles(
         content["format"], parts, content["mirrors"], tuple(content.get("take", ())), content.get("unpacked", 0)
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fedscale_ext.core.errors import UserError, one_line
-from fedscale_ext.data.download import ledger, transfer
-from fedscale_ext.data.download.catalogue import Downloadable, File, Source
+from fedscale_ext.data.download import checksums, transfer
+from fedscale_ext.data.download.catalogue import Downloadable, File, MirroredFiles
 from fedscale_ext.data.download.transfer import HostError, Patience, Progress, RemoteFile
 from fedscale_ext.util.locks import lock
 
@@ -25,10 +25,10 @@ class NoHostError(Exception):
 
 
 @dataclass(frozen=True)
-class Got:
+class Downloaded:
     """The files of one ``source``, in ``folder``."""
 
-    source: Source
+    source: MirroredFiles
     folder: Path
 
     @property
@@ -58,7 +58,7 @@ def get(
     *,
     patience: Patience | None = None,
     progress: Progress | None = None,
-) -> Got:
+) -> Downloaded:
     """Download the files of one source of ``data_set`` to ``folder``.
 
     Complete files stay. Parts of files are continued. ``say`` is called with each line about the progress.
@@ -74,7 +74,7 @@ def get(
                 for file in source.files:
                     url = address.replace("{name}", quote(file.name))
                     _get_file(file, url, mirror, folder, say, patience or Patience(), progress)
-                return Got(source, folder)
+                return Downloaded(source, folder)
             except HostError as error:
                 reasons.append(f"{mirror} ({error})")
                 say(one_line(f"{mirror}: {error}", 300))
@@ -115,7 +115,7 @@ def _get_file(
     path = folder / file.name
     if path.is_file():
         try:
-            ledger.check(path, file, folder, progress)
+            checksums.check(path, file, folder, progress)
             return say(f"{file.name} is there already")
         except HostError as error:
             say(f"{file.name} is there, but not as it should be ({error}): it is downloaded anew")
@@ -128,7 +128,7 @@ def _get_file(
         say(f"{file.name} from {mirror} ({how_much}{f', of which {amount(there)} are there' if there else ''})")
         transfer.fetch(remote, part, patience, progress)
         try:
-            how = ledger.check(part, file, folder, progress)
+            how = checksums.check(part, file, folder, progress)
             break
         except HostError:
             transfer.forget(part)  # the beginning may be of an earlier version, or damaged: once more, from there

@@ -66,10 +66,10 @@ class PublicModelsAggregator(DeviceTypesAggregator):
         self.public = self.public_data()
         if self.needs_labels and self.public.labels is None:
             raise UserError(
-                f"method {self.config.job.method} needs labels of the public data, which are {self.public.says}: give "
-                "public data of the clients' classes"
+                f"method {self.config.job.method} needs labels of the public data, which are "
+                f"{self.public.description}: give public data of the clients' classes"
             )
-        self.notice(f"the public data are {self.public.says}")
+        self.notice(f"the public data are {self.public.description}")
         if self.has_server_model:
             self.check_key_is_free(SERVER, "the server's own model")
             spec = self.initial_spec()
@@ -131,7 +131,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
 
     def results(self) -> dict[str, Any]:
         """Report figures by type, and which public data the job used."""
-        return {**super().results(), "public_data": self.public.says}
+        return {**super().results(), "public_data": self.public.description}
 
 
 class EnsembleAggregator(PublicModelsAggregator):

@@ -41,7 +41,7 @@ class MossAggregator(DeviceTypesAggregator):
         """Create M^i, PM^G, TL, TD and r, all at random, and load d_public."""
         super().init_state(population, task)
         data = self.public_data()
-        self.notice(f"the server's public data are {data.says}")
+        self.notice(f"the server's public data are {data.description}")
         target = self._ce_target(data)
         self.public = Public(data.x, data.labels if target == "labels" else None).to(self.server_device())
         self.server = self._server(target)
@@ -57,8 +57,8 @@ class MossAggregator(DeviceTypesAggregator):
         ce_target: Literal["auto", "labels", "teacher"] = self.params.ce_target
         if ce_target == "labels" and data.labels is None:
             raise UserError(
-                f"moss.ce_target is labels and the public data are {data.says}: set it to teacher, or give public "
-                "data of the clients' classes"
+                f"moss.ce_target is labels and the public data are {data.description}: set it to teacher, or give "
+                "public data of the clients' classes"
             )
         if ce_target == "auto":
             return "teacher" if data.labels is None else "labels"

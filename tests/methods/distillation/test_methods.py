@@ -326,4 +326,4 @@ def test_bad_input_is_one_sentence(method: str, keys: dict[str, Any], sentence: 
 
 def test_the_public_samples_are_told(tmp_path: Path) -> None:
     aggregator = new_aggregator("feddf", tmp_path)
-    assert f"the public data are {samples().says}" in [event["message"] for event in aggregator.events]
+    assert f"the public data are {samples().description}" in [event["message"] for event in aggregator.events]
