@@ -162,7 +162,7 @@ def _format(source: Path, data_set: str) -> Format:
     from fedscale_ext.data.formats.cifar import is_cifar
     from fedscale_ext.data.formats.hugging_face import is_saved, on_hub
     from fedscale_ext.data.formats.idx import IdxSource
-    from fedscale_ext.data.formats.source import has_leaf_files
+    from fedscale_ext.data.formats.leaf import has_leaf_files
     from fedscale_ext.data.formats.speech import has_clips
     from fedscale_ext.data.formats.stl10 import Stl10Source
     from fedscale_ext.data.formats.svhn import SvhnSource

@@ -58,7 +58,7 @@ class CifarSource(Source):
         raise UserError(f"{self.path} holds no CIFAR: it must have the folder {' or '.join(_LAYOUTS)}")
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; the official split is kept."""
+        """See :class:`source.Source`; the official split is kept."""
         folder = self._folder()
         train, test, labels = _LAYOUTS[folder.name]
         files = [(folder / name, False) for name in train] + [(folder / test, True)]

@@ -92,7 +92,7 @@ class FolderSource(Source):
         return notes
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`."""
+        """See :class:`source.Source`."""
         files = self._files()
         numbering = number_names({label for _, label, _ in files}, known(self.data_set), "label folders")
         self._labels = numbering.names
@@ -102,11 +102,11 @@ class FolderSource(Source):
             yield Sample(self._pictures.read(path), numbering.label[label], client, None, str(path))
 
     def label_names(self) -> Sequence[str]:
-        """See :class:`sources.Source`."""
+        """See :class:`source.Source`."""
         return self._labels
 
     def notes(self) -> list[str]:
-        """See :class:`sources.Source`."""
+        """See :class:`source.Source`."""
         return [*self._notes, *self._pictures.notes()]
 
 

@@ -30,7 +30,7 @@ class IdxSource(Published):
     owners: ClassVar[Mapping[str, str]] = {"FashionMNIST": "fashionmnist", "MNIST": "mnist"}
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; the official split is kept."""
+        """See :class:`source.Source`; the official split is kept."""
         parts = []
         for part in ("train", "t10k"):
             x, y = _read(self.file(f"{part}-images-idx3-ubyte"), 3), _read(self.file(f"{part}-labels-idx1-ubyte"), 1)

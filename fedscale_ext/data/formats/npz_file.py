@@ -203,9 +203,9 @@ class NpzSource(Source):
                     yield Sample(x[row], int(y[row]), str(owner[row]), is_test, where)
 
     def label_names(self) -> Sequence[str]:
-        """See :class:`sources.Source`."""
+        """See :class:`source.Source`."""
         return self._names
 
     def notes(self) -> list[str]:
-        """See :class:`sources.Source`."""
+        """See :class:`source.Source`."""
         return self._notes

@@ -47,11 +47,11 @@ class SpeechSource(Source):
         self.absent = 0
 
     def inputs(self) -> list[Path]:
-        """See :class:`sources.Source`."""
+        """See :class:`source.Source`."""
         return [self.path] if self.client_map is None else [self.path, self.client_map]
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; clips come by client."""
+        """See :class:`source.Source`; clips come by client."""
         entry = known(self.data_set)
         if entry is None or not (entry.values and SPEECH_WORDS[0] in entry.label_names):
             raise UserError(f"{self.path} holds wav files: import them as speech or speech12")

@@ -24,7 +24,7 @@ class Stl10Source(Published):
     subfolders = ("stl10_binary",)
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; the official split is kept."""
+        """See :class:`source.Source`; the official split is kept."""
         labels = {part: _labels(self.file(f"{part}_y.bin")) for part in ("train", "test")}
         self._outline((part_labels.astype(np.int64) - 1, part == "test") for part, part_labels in labels.items())
         for part, part_labels in labels.items():

@@ -18,7 +18,7 @@ class SvhnSource(Published):
     parts = ("train_32x32.mat", "test_32x32.mat")
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; the official split is kept."""
+        """See :class:`source.Source`; the official split is kept."""
         parts = []
         for part, is_test in zip(self.parts, (False, True), strict=True):
             path = self.file(part)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.formats.source import MAX_JSON, OTHER_FORMAT, Sample, Source, leaf_files
+from fedscale_ext.data.formats.leaf import leaf_files
+from fedscale_ext.data.formats.source import MAX_JSON, OTHER_FORMAT, Sample, Source
 from fedscale_ext.data.registry import KnownDataSet, known
 from fedscale_ext.data.samples import VALUES
 from fedscale_ext.util.reading import read_json
@@ -42,7 +43,7 @@ class TextSource(Source):
     left_out: int = field(default=0, init=False)  # speakers without a whole window in any file
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; by speaker."""
+        """See :class:`source.Source`; by speaker."""
         entry = known(self.data_set)
         if entry is None or not entry.text:
             raise UserError(f"{self.path} holds text: import it as shakespeare")

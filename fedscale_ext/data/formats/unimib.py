@@ -28,7 +28,7 @@ class UnimibSource(Published):
     subfolders = ("data", "UniMiB-SHAR/data")
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; windows come by subject, who is the client. There is no split."""
+        """See :class:`source.Source`; windows come by subject, who is the client. There is no split."""
         entry, folder = known(DATA_SET), self.folder()
         assert entry is not None
         (windows,) = read_mat(self.file("fall_data.mat"), ["fall_data"])

@@ -25,8 +25,10 @@ from fedscale_ext.data.formats.cifar import CifarSource
 from fedscale_ext.data.formats.folder import FolderSource
 from fedscale_ext.data.formats.hugging_face import DatasetsSource
 from fedscale_ext.data.formats.idx import IdxSource
+from fedscale_ext.data.formats.leaf import LeafSource
 from fedscale_ext.data.formats.npz_file import NpzSource
-from fedscale_ext.data.formats.source import LeafSource, ParquetSource, Source
+from fedscale_ext.data.formats.parquet import ParquetSource
+from fedscale_ext.data.formats.source import Source
 from fedscale_ext.data.formats.speech import SpeechSource
 from fedscale_ext.data.formats.stl10 import Stl10Source
 from fedscale_ext.data.formats.svhn import SvhnSource

@@ -31,15 +31,15 @@ class LayoutSource(Source):
         self._conversions = Conversions()
 
     def label_names(self) -> Sequence[str]:
-        """See :class:`sources.Source`; those of dataset.json, else of the csv files."""
+        """See :class:`formats.source.Source`; those of dataset.json, else of the csv files."""
         return self._labels
 
     def notes(self) -> list[str]:
-        """See :class:`sources.Source`."""
+        """See :class:`formats.source.Source`."""
         return [] if self._shape is None else self._conversions.sentences(self._shape, "")
 
     def samples(self) -> Generator[Sample, None, None]:
-        """See :class:`sources.Source`; the split into train.csv and test.csv is kept."""
+        """See :class:`formats.source.Source`; the split into train.csv and test.csv is kept."""
         about = describe(data_folder(self.path), self.data_set)
         if self.sides is not None:
             about = describe(data_folder(self.path), self.data_set, with_channels(self.sides, about.shape[0]))
