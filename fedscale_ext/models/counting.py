@@ -24,7 +24,8 @@ def count(module: nn.Module, x: Tensor) -> tuple[int, int]:
     """
     module.train()
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: convolution_backward})
-    with counter:
+    # looking for NaN, which a caller may have set, reads values, and tensors of the meta device have none
+    with torch.autograd.set_detect_anomaly(False), counter:
         output = module(x)
         forward = counter.get_total_flops()
         if output.requires_grad:

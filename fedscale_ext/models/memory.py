@@ -68,7 +68,8 @@ def training_memory(spec: ModelSpec, batch: int, path: Sequence[str] | None = No
     with torch.device("meta"), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = module(x)
     parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-    used = torch.autograd.grad(output.sum(), list(parameters.values()), allow_unused=True)
+    with torch.autograd.set_detect_anomaly(False):  # looking for NaN reads values, and these tensors have none
+        used = torch.autograd.grad(output.sum(), list(parameters.values()), allow_unused=True)
     gradients = sum(gradient.nbytes for gradient in used if gradient is not None)
     return TrainingMemory(
         state=sum(tensor.nbytes for tensor in module.state_dict().values()),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedscale_ext
 from fedscale_ext.cli import main
@@ -171,6 +172,14 @@ def test_a_job_in_this_process_is_found_by_its_name(
     with pytest.raises(UserError):
         fedscale_ext.run(job_file, model="resnet18", num_participants=99, time_stamp="bad", progress=False)
     assert fedscale_ext.load("tiny").path.name == "newer"
+
+
+def test_a_job_trains_while_the_caller_looks_for_nan(job_file: Path):
+    expected = fedscale_ext.run(job_file, rounds=1, time_stamp="plain", progress=False)
+    with torch.autograd.set_detect_anomaly(True):
+        result = fedscale_ext.run(job_file, rounds=1, time_stamp="looking", progress=False)
+        assert torch.is_anomaly_enabled()
+    assert result["accuracy"] == expected["accuracy"] and result["models"] == expected["models"]
 
 
 @pytest.mark.parametrize("absolute", [False, True])

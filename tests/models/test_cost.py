@@ -63,6 +63,13 @@ def test_a_layer_costs_its_formula_and_twice_that_backward(make, shape, forward)
     assert behind.training_macs == 3 * forward
 
 
+def test_costs_are_counted_while_the_caller_looks_for_nan():
+    with torch.autograd.set_detect_anomaly(True):
+        cost = measure(on_meta(lambda: nn.Linear(10, 7)), (10,))
+        assert torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled()
+    assert (cost.forward_macs, cost.training_macs) == (LINEAR, 2 * LINEAR)
+
+
 def test_attention():
     tokens, width = 5, 8
     project, products = tokens * width * 3 * width, 2 * tokens * tokens * width

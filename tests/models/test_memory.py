@@ -1,6 +1,7 @@
 """Memory of a training step, beside what can be counted by hand."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,13 @@ def test_a_step_of_any_family_is_measured(family: str, data: st.DataObject) -> N
 def test_a_step_of_foreign_networks_is_measured(name: str, with_head: bool) -> None:
     spec = models.named_spec(name, (3, 32, 32), 7)
     assert training_memory(headed(spec, 5) if with_head else spec, 2).activations > 0
+
+
+def test_a_step_is_measured_while_the_caller_looks_for_nan() -> None:
+    with torch.autograd.set_detect_anomaly(True):
+        memory = training_memory(models.named_spec("cnn_small", (1, 28, 28), 7), 2)
+        assert torch.is_anomaly_enabled()
+    assert memory == training_memory(models.named_spec("cnn_small", (1, 28, 28), 7), 2)
 
 
 def test_a_step_on_texts_is_measured() -> None:
