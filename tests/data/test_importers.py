@@ -79,6 +79,42 @@ def test_npz_with_its_own_split(tmp_path):
     assert tested == {X[row].tobytes() for row in range(0, 40, 4)}
 
 
+@pytest.mark.parametrize("kind", ["float32", "int64", "bool", "U5", "S5"])
+def test_a_split_is_numbers_or_text(tmp_path, kind):
+    words = {"U5": ["train", "test"], "S5": [b"train", b"test"]}.get(kind, [0, 1])
+    np.savez(tmp_path / "a.npz", x=X, y=Y, client=CLIENT, part=np.resize(words, 40).astype(kind))
+    report = import_npz(tmp_path / "a.npz", tmp_path / "out", "mnist", NpzOptions(split="part"))
+    assert (report.train_samples, report.test_samples) == (20, 20)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.0, 0.5, 2.0], "has 0.5 in row 1 (counted from 0); it must say train or test (0 or 1) of each sample"),
+        ([1.0, np.nan], "has nan in row 1 (counted from 0); it must say train or test (0 or 1) of each sample"),
+        ([0, 1, 2], "has 2 in row 2 (counted from 0); it must say train or test (0 or 1) of each sample"),
+        (["val", "test"], "has 'val' in row 0 (counted from 0); it must say train or test (0 or 1) of each sample"),
+    ],
+)
+def test_the_first_unknown_value_of_a_split_is_named(tmp_path, values, said):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=X, y=Y, client=CLIENT, part=np.resize(values, 40))
+    with pytest.raises(UserError) as error:
+        import_npz(path, tmp_path / "out", "mnist", NpzOptions(split="part"))
+    assert str(error.value) == f"array 'part' of {path} {said}"
+
+
+@pytest.mark.parametrize("part", [np.zeros(39), np.zeros((40, 1)), np.array("train")])
+def test_a_split_of_another_length_is_refused(tmp_path, part):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=X, y=Y, client=CLIENT, part=part)
+    with pytest.raises(UserError) as error:
+        import_npz(path, tmp_path / "out", "mnist", NpzOptions(split="part"))
+    assert str(error.value) == (
+        f"array 'part' of {path} must have a value for each of the 40 samples; its shape is {part.shape}"
+    )
+
+
 def test_partition_spreads_training_and_test_samples(tmp_path):
     path = tmp_path / "split.npz"
     np.savez(path, x_train=X[:30], y_train=Y[:30], x_test=X[30:], y_test=Y[30:])

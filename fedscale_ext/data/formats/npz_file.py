@@ -158,11 +158,20 @@ class NpzSource(Source):
     def _is_test(self, archive: Npz, split: str, samples: int) -> np.ndarray:
         if split not in archive:
             raise UserError(f"{self.path} has no array {split!r}: it has {', '.join(sorted(archive.names))}")
-        values = self._read(archive, split)
-        names = {"train": False, "test": True, "0": False, "1": True, "False": False, "True": True}
-        unknown = {str(value) for value in np.unique(values)} - set(names)
-        if unknown or values.shape != (samples,):
-            raise UserError(f"array {split!r} of {self.path} must say train or test (0 or 1) of each sample")
+        array, where = self._read(archive, split), f"array {split!r} of {self.path}"
+        if array.shape != (samples,):
+            raise UserError(
+                f"{where} must have a value for each of the {samples:,} samples; its shape is {array.shape}"
+            )
+        values = as_text(array, where) if array.dtype.kind in "US" else array.tolist()
+        names = {"train": False, "test": True, "0": False, "1": True, "False": False, "True": True, "0.0": False,
+                 "1.0": True}  # fmt: skip
+        for row, value in enumerate(values):
+            if str(value) not in names:
+                raise UserError(
+                    f"{where} has {value!r:.100} in row {row} (counted from 0); it must say train or test (0 or 1) of "
+                    "each sample"
+                )
         return np.array([names[str(value)] for value in values])
 
     def samples_alone(self) -> np.ndarray:
