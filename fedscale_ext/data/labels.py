@@ -118,12 +118,14 @@ def _range(classes: int) -> str:
 def class_notes(
     labels: np.ndarray, train: np.ndarray, classes: int, names: Sequence[str], where: dict[int, str]
 ) -> list[str]:
-    """Sentences about classes that share a name, or have no sample, a single one, or none to train on.
+    """Sentences about classes that share a name, or have no sample, all samples, a single one, or none to train on.
 
     ``labels`` int [n], ``train`` bool [n]; ``where`` names the first sample of each class.
     """
     count = np.bincount(labels, minlength=classes)
     notes = [*_shared_names(names), *absent_note(count, names)]
+    if classes == 1:
+        notes.append(f"all samples have one class, {class_text(0, names)}: a model has nothing to tell apart")
     single = np.flatnonzero(count == 1).tolist()
     sample = f": {where[single[0]]}" if single and single[0] in where else ""
     if len(single) == 1:

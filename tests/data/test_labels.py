@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,14 @@ def test_labels_that_leave_gaps_are_numbered_from_0_and_keep_their_names(tmp_pat
     assert data.num_classes == len(names) and set(data.y) == set(range(len(names))) and data.notes == ()
     again = import_npz(tmp_path / "a.npz", tmp_path / "out", "own")
     assert again.already_there and (again.notes, again.label_names) == (written.notes, written.label_names)
+
+
+@pytest.mark.parametrize(("y", "which"), [(0, "class 0"), (7, "class 0 ('7')"), ("cat", "class 0 ('cat')")])
+def test_samples_of_one_class_are_noted(tmp_path: Path, y: Any, which: str) -> None:
+    note = f"all samples have one class, {which}: a model has nothing to tell apart"
+    assert note in imported(tmp_path, np.resize(np.array([y]), 12)).notes
+    two = imported(tmp_path / "b", np.resize(np.array([y, "dog" if y == "cat" else 1]), 12)).notes
+    assert not any("have one class" in each for each in two)
 
 
 @pytest.mark.parametrize("y", [np.arange(12) % 3, np.arange(12) % 3.0, np.arange(12) % 2 == 0])
