@@ -173,11 +173,11 @@ class Result(Mapping[str, Any]):
             UserError: If the job has not ended, the client or its model is not there, or inputs cannot be read.
 
         """
-        from fedscale_ext.api.predict import predict
+        from fedscale_ext.api.predict import COLUMNS, predict
 
         source = Path(inputs) if isinstance(inputs, str | Path) else inputs
         notes: list[str] = []
-        table = _table([vars(each) for each in predict(self._job, client, source, notes.append)])
+        table = _table([vars(each) for each in predict(self._job, client, source, notes.append)], COLUMNS)
         for note in notes:
             warnings.warn(note, stacklevel=2)
         return table
@@ -216,9 +216,10 @@ def load(job: str | Path) -> Result:
     return Result(load_job(folders[0].absolute()))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Any:
+    """``columns`` are those of a table that may have no rows."""
     if find_spec("pandas") is None:
         return [dict(row) for row in rows]
     import pandas
 
-    return pandas.DataFrame(list(rows))
+    return pandas.DataFrame(list(rows), columns=list(columns) or None)

@@ -192,6 +192,12 @@ def test_a_result_predicts(job: LoadedJob, tmp_path: Path, monkeypatch: pytest.M
         fedscale_ext.load(job.folder).predict(job.clients.names[0], x % 2)
 
 
+def test_a_table_of_no_predictions_has_its_columns(job: LoadedJob) -> None:
+    pytest.importorskip("pandas")
+    table = fedscale_ext.load(job.folder).predict(names(job)[0], np.zeros((0, 28, 28), np.uint8))
+    assert len(table) == 0 and list(table.columns) == ["name", "label", "probability"]
+
+
 def test_the_command_prints_or_writes_csv(job: LoadedJob, tmp_path: Path, call: Any) -> None:
     np.savez(tmp_path / "x.npz", x=np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28))
     assert job.clients is not None and job.clients.names
