@@ -15,6 +15,8 @@ BASELINES = ("HeteroFL", "SplitMix", "FLuID")
 SMALL = "100, eighth of the channels"  # of the base; a hundred participants a round
 # some rows of table2 were recorded without what the paper has on Speech Commands
 _PAPER = dict.fromkeys(("speech", "speech_half"), TABLE2["speech"])
+# SplitMix's base nets began with too small weights: its accuracies will change, not its sizes and bytes
+_OLDER_SPLITMIX = {data: {"SplitMix": "SplitMix's jobs ran before a fix"} for data in ("speech", "speech_half")}
 
 
 def more_accurate(more: str, less: str) -> Order:
@@ -31,7 +33,7 @@ CLAIMS: dict[str, Claim] = {
     "F1": Claim("FedTrans's mean client accuracy is above HeteroFL's", "table2",
                 [more_accurate("FedTrans", "HeteroFL")], published=_PAPER),
     "F2": Claim("FedTrans's mean client accuracy is above SplitMix's", "table2",
-                [more_accurate("FedTrans", "SplitMix")], published=_PAPER),
+                [more_accurate("FedTrans", "SplitMix")], published=_PAPER, outdated=_OLDER_SPLITMIX),
     "F3": Claim("FedTrans's mean client accuracy is above FLuID's", "table2",
                 [more_accurate("FedTrans", "FLuID"), more_accurate("FedTrans", BY_TIME)], published=_PAPER),
     "F4": Claim("HeteroFL, SplitMix and FLuID need at least 1.6 times FedTrans's training MACs", "table2",

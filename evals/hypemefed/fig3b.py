@@ -17,6 +17,10 @@ PAIRS = {
     "M-L (X-X)": ("M X", "L X", 0.6764), "M-L (O-O)": ("M O", "L O", 0.9407),
     "M-L (X-O)": ("M X", "L O", 0.7165), "M-L (O-X)": ("M O", "L X", 0.8343),
 }  # fmt: skip
+ORDERS = [
+    Order(CKA, "S-L (X-O)", "S-L (X-X)"),
+    *(Order(CKA, f"M-L {more}", "M-L (X-X)") for more in ("(O-O)", "(X-O)", "(O-X)")),
+]
 _PRELIMINARY = {BACKBONE: "cnn3"}
 
 
@@ -51,7 +55,7 @@ EXPERIMENT = Experiment(
     "initial values, with all exits of it (O) or its last one alone (X). First layers: what the first convolution "
     "gives behind BatchNorm and ReLU, on the clients' test samples together (at most 2,000).",
     rows=similarities,
-    orders=[Order(CKA, "S-L (X-O)", "S-L (X-X)"), Order(CKA, "M-L (O-O)", "M-L (X-X)")],
+    orders=ORDERS,
 )
 
 if __name__ == "__main__":

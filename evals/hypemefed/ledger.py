@@ -13,6 +13,7 @@ from pathlib import Path
 
 from evals.hypemefed.arms import GLOBAL, HYPEMEFED, LARGEST, OWN_EXIT, RIVALS, SMALLEST
 from evals.hypemefed.fig3a import NONE, OFF_ON, ON_OFF
+from evals.hypemefed.fig3b import ORDERS as SIMILARITIES
 from evals.hypemefed.fig10 import CONV, MORE, PERSONAL
 from evals.hypemefed.fig12 import ORDERS
 from evals.hypemefed.table1 import ALL, COMPONENTS
@@ -21,7 +22,8 @@ from evals.paper.orders import EQUAL, Order
 
 COST = "hypernetwork_cost"
 _ABOVE_SMALLEST = [Order(GLOBAL, HYPEMEFED, SMALLEST)]
-_K = [f"k={k}" for k in COMPONENTS]
+_K = [f"k={k}" for k in COMPONENTS if k <= 100]  # small scale has no k = 200
+_OLDER = "older code"  # ran before two changes, which discussion.md names; the notes of the tables say so, too
 CLAIMS: dict[str, Claim] = {
     "H1": Claim("Global accuracy: FedAvg-L at least level with HypeMeFed, HypeMeFed above FedAvg-S", "fig7",
                 [Order(GLOBAL, LARGEST, HYPEMEFED, slack=EQUAL), *_ABOVE_SMALLEST]),
@@ -33,17 +35,18 @@ CLAIMS: dict[str, Claim] = {
                 [Order(GLOBAL, more, less) for more, less in
                  ((ON_OFF, NONE), (OFF_ON, NONE), (HYPEMEFED, ON_OFF), (HYPEMEFED, OFF_ON))]),
     "H4": Claim("Multi-exit networks raise the CKA between depths", "fig3b",
-                [Order("CKA", "S-L (X-O)", "S-L (X-X)"), Order("CKA", "M-L (O-O)", "M-L (X-X)")]),
+                SIMILARITIES, remark=_OLDER),
     "H5": Claim("Generated weights are nearer trained ones than random, more with larger k", "fig12",
                 ORDERS),
     "H6": Claim("k=100 saves at least 98 % of the naive hypernetwork's memory", COST),
     "H7": Claim("k=100 makes hypernetworks at least 1.86 times faster than the naive one", COST),
-    "H8": Claim("k from 25 to 200 costs less than two points", "table1",
-                [Order(GLOBAL, k, ALL, slack=2.0, optional=k == "k=200") for k in _K]),
+    "H8": Claim("k from 25 to 100 is within two points of all components", "table1",
+                [Order(GLOBAL, k, ALL, slack=2.0) for k in _K], remark=_OLDER),
     "H9": Claim("Generating BatchNorm and exits does not help, and harms personalised accuracy", "fig10",
                 [*(Order(GLOBAL, CONV, other, slack=EQUAL) for other in MORE),
                  *(Order(PERSONAL, CONV, other) for other in MORE)]),
-    "H10": Claim("HypeMeFed is above FedAvg-S with Dirichlet 0.1, 0.5, 1 and IID", "fig8", _ABOVE_SMALLEST),
+    "H10": Claim("HypeMeFed is above FedAvg-S with Dirichlet 0.1, 0.5, 1 and IID", "fig8", _ABOVE_SMALLEST,
+                 remark=_OLDER),
     "H11": Claim("HypeMeFed scales to ten exits and to ResNet-18", "fig13", _ABOVE_SMALLEST),
     "H12": Claim("ScaleFL's self-distillation harms convergence", "fig9",
                  [Order(GLOBAL, "ScaleFL", "ScaleFL, self-distillation")]),

@@ -9,6 +9,8 @@ A claim is a list of orders "figure of A > factor x figure of B - slack", looked
   equal rounds decide nothing.
 * A data set judges no systems that a linear model on raw inputs is above (floor_table.py).
 * On a data set, a claim does not hold where one of its orders does not, holds where all do, and else is open.
+* Rows whose jobs ran before a fix that changes the compared figure decide nothing (``Claim.outdated``).
+* Sizes that do not depend on seeds are decided by one count.
 * A claim holds where it does on one data set at least and every other one that could decide (three seeds, no floor
   above) agrees. It does not hold where it does not on one data set and holds on none.
 """
@@ -46,7 +48,9 @@ class Claim:
     """``says`` in a sentence what the paper claims; ``orders`` are looked for in the results of ``script``, in all its
     tables at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
     ``published`` are the paper's figures by data set and label, of rows that were recorded without them. Without orders
-    no numeric rule decides it: readers see the script's tables. A table shows ``says``: ``MOST_WORDS`` at most."""
+    no numeric rule decides it: readers see the script's tables. A table shows ``says``: ``MOST_WORDS`` at most.
+    ``outdated`` says by data set and label why figures of earlier jobs decide nothing. ``remark`` stands beside a verdict
+    that they do decide, in two or three words."""
 
     says: str
     script: str
@@ -54,6 +58,8 @@ class Claim:
     leaves_out: LeavesOut | None = None
     across: bool = False
     published: Mapping[str, Published] = field(default_factory=dict)
+    outdated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim's verdict with its evidence; ``reason`` is short, for a claim that is open."""
+    """A claim's verdict with its evidence; ``reason`` is short: why a claim is open, or a remark on a decided one."""
 
     name: str
     claim: Claim
@@ -171,12 +177,20 @@ def evidence(
                 labels = reasons.setdefault(reason, [])
                 labels += [] if label in labels else [label]
             if not gone:
-                findings.append(judged_order(order, by_name[data], floor_rows, claim.published.get(data)))
+                finding = judged_order(order, by_name[data], floor_rows, claim.published.get(data))
+                why = _outdated(claim, data, order)
+                findings.append(replace(finding, verdict=OPEN, reason=why) if why else finding)
     return [
         Evidence(data, by_data[data], page, commands,
                  [f"left out, as it {reason}: {', '.join(labels)}" for reason, labels in left_out[data].items()])
         for data in datas
     ]  # fmt: skip
+
+
+def _outdated(claim: Claim, data: str, order: Order) -> str:
+    """Why jobs of either row decide nothing on a data set; empty if they do."""
+    reasons = claim.outdated.get(data, {})
+    return reasons.get(order.more) or reasons.get(order.less) or ""
 
 
 def combined(name: str, claim: Claim, evidence: Sequence[Evidence]) -> Judged:
@@ -189,11 +203,11 @@ def combined(name: str, claim: Claim, evidence: Sequence[Evidence]) -> Judged:
     if HOLDS in verdicts and FAILS in verdicts:
         return Judged(name, claim, OPEN, evidence, "data sets disagree")
     if FAILS in verdicts:
-        return Judged(name, claim, FAILS, evidence)
+        return Judged(name, claim, FAILS, evidence, claim.remark)
     if any(one.verdict == OPEN and one.could_decide for one in evidence):
         return Judged(name, claim, OPEN, evidence, "within chance" + " on a data set" * (HOLDS in verdicts))
     if HOLDS in verdicts:
-        return Judged(name, claim, HOLDS, evidence)
+        return Judged(name, claim, HOLDS, evidence, claim.remark)
     reasons = [finding.short_reason for one in evidence for finding in one.findings if finding.reason]
     return Judged(name, claim, OPEN, evidence, _shortest(reasons))
 

@@ -233,6 +233,21 @@ def test_rows_may_be_left_out_with_a_reason(row: MakeRow) -> None:
     assert (nothing.verdict, nothing.reason) == (OPEN, "every comparison was left out")
 
 
+def test_jobs_from_before_a_fix_decide_nothing_and_their_figures_are_shown(row: MakeRow) -> None:
+    claim = Claim("A is above B", "x", [Order(ACCURACY, "A", "B")], outdated={"any": {"B": "B ran before a fix"}})
+    judgement = judged(claim, [row("A", [74, 75, 76], ACCURACY), row("B", [70, 70, 70], ACCURACY)])
+    assert (judgement.verdict, judgement.reason) == (OPEN, "B ran before a fix")
+    assert judgement.evidence[0].findings[0].interval is not None
+
+
+def test_a_remark_stands_beside_decided_verdicts_alone(row: MakeRow) -> None:
+    claim = replace(above(), remark="older code")
+    for values, expected in (([74, 75, 76], (HOLDS, "older code")), ([64, 65, 66], (FAILS, "older code")),
+                             ([60, 70, 80], (OPEN, "within chance"))):  # fmt: skip
+        judgement = judged(claim, [row("A", values, ACCURACY), row("B", [70, 70, 70], ACCURACY)])
+        assert (judgement.verdict, judgement.reason) == expected
+
+
 def test_fedtranss_accuracy_has_no_tolerance_of_its_own(row: MakeRow) -> None:
     """A difference of two points with a narrow interval counts on all papers' pages."""
     rows = [row("FedTrans", [80, 81, 82], ACCURACY), row("HeteroFL", [78, 79.1, 80], ACCURACY)]
