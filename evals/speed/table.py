@@ -31,7 +31,7 @@ class Spread:
         return cls(statistics.median(listed), min(listed), max(listed)) if listed else None
 
     def cells(self) -> tuple[str, str]:
-        return number(self.median), f"{number(self.low)}-{number(self.high)}"
+        return number(self.median), f"{number(self.low)}-{number(self.high)}" if self.low < self.high else _EMPTY
 
 
 def number(value: float) -> str:

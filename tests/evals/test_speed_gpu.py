@@ -192,9 +192,9 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     shared = page([*lines, {**whole, "executors": 3, "service": True, "whole_s": 599.0}])
     assert "700 s in float32 with one executor and 599 s in float32 with 3 executors under MPS." in shared
     assert "| float32 | 3 under MPS | 1 | 60 |" in shared
-    assert "in 600 s: 599 s in float32. The goal is met." in shared
+    assert "in 600 s, whole job, estimated from 60 rounds: 599 s in float32. The goal is met." in shared
     both = page([*lines, {**whole, "precision": "bfloat16", "whole_s": 598.0}])
-    assert "in 600 s: 700 s in float32, 598 s in bfloat16. The goal is met in bfloat16 alone." in both
+    assert "estimated from 60 rounds: 700 s in float32, 598 s in bfloat16. The goal is met in bfloat16 alone." in both
     assert (
         "400 writers are drawn." in text
         and "at the mean seconds per round: 700 s in float32 with one executor." in text
@@ -202,7 +202,7 @@ def test_the_page_tells_whether_the_goals_are_met() -> None:
     assert "| float32 | 1 | 1 | 60 | 0.2 | 0.3 | 40 | 1 |" in text
     assert "that hold: 1 of 2." in text and "| 1.0e-04 | 1e-02 | yes |" in text and "**no**" in text
     assert "float32, 8 times the plain loop: 10 times. The goal is met." in text
-    assert "in 600 s: 700 s in float32. The goal is not met." in text
+    assert "in 600 s, whole job, estimated from 60 rounds: 700 s in float32. The goal is not met." in text
     assert "| cohorts of 256 | 2 | 4 | 20x | 123 |" in text  # 256 clients' seconds, for 100
     assert text.rstrip().endswith("## Left out\n\nNothing.")
 
