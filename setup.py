@@ -30,7 +30,7 @@ setup(
         "fedscale_ext": [
             "py.typed",
             "population/*.json",
-            "report/*.css",
+            "report/page/*.css",
             "config/presets/*/*.yml",
             "data/download/*.json",
             "cli/skeleton/*",

@@ -10,7 +10,10 @@ import torch
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import Evaluation, Model, RoundRecord
-from fedscale_ext.metrics.summary import job_header
+from fedscale_ext.metrics.summary import JobResult, job_header, summarise
+
+LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []},
+           "m1": {"parent": "m0", "birth": 33, "steps": ["widen c0", "deepen c1"]}}  # fmt: skip
 
 
 def evaluation(round: int, accuracies: list[float], *, samples: int = 10, untested: int = 0) -> Evaluation:
@@ -108,3 +111,8 @@ def header(*, generated: bool = True) -> dict[str, Any]:
         population="resampled from the published marginals",
         num_clients=62,
     )
+
+
+def summary(lineage: dict[str, Any] = LINEAGE) -> dict[str, Any]:
+    """Of a job in which m1 was born of m0, or with another lineage."""
+    return summarise(header(), models(), JobResult(records(), lineage=lineage))

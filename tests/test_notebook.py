@@ -16,7 +16,7 @@ from pages import ROOT, Reader
 
 from fedscale_ext.api.result import Picture
 from fedscale_ext.data.synthetic.synthesize import synthesize
-from fedscale_ext.report import comparison_plots
+from fedscale_ext.report.plots import comparison_plots
 from fedscale_ext.server import records
 
 NOTEBOOK = ROOT / "docs" / "quickstart.ipynb"

@@ -13,7 +13,7 @@ from fedscale_ext.metrics.clients import write_clients
 from fedscale_ext.metrics.recorder import Recorder
 from fedscale_ext.metrics.summary import JobResult, summarise, write_summary
 from fedscale_ext.population.population import Population
-from fedscale_ext.report.tables import write_markdown
+from fedscale_ext.report.job.tables import write_markdown
 
 CLIENTS = 62  # of synthetic_job: the last two are untested
 LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []}, "m1": {"parent": "m0", "birth": 7, "steps": ["widen c0"]}}

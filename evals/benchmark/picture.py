@@ -11,7 +11,7 @@ from evals.benchmark.run import SHARES
 from evals.benchmark.standing import OWN, entries
 from evals.benchmark.tasks import JUDGING, TASKS
 from evals.paper.measurement import Measurement
-from fedscale_ext.report.panels import GRID, INK, MODELS, MUTED
+from fedscale_ext.report.plots.panels import GRID, INK, MODELS, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def picture(runs: Sequence[Measurement], task: str) -> str:
     A row's large dot is its accuracy at the end, with its standard deviation over seeds; small dots are accuracies at
     a quarter and half of the budget. Floors and ceilings are grey. A row of one's own is bold.
     """
-    from fedscale_ext.report.figure_files import svg
+    from fedscale_ext.report.plots.figure_files import svg
 
     rows = entries(runs, task)[::-1]  # the best on top
     families = sorted({row_of(row.label).family for row in rows if not row_of(row.label).reference})
@@ -66,7 +66,7 @@ def picture_over_tasks(rows: Sequence[RowOverTasks]) -> str:
     A dot is the mean over seeds of the row's points above the baseline with the same seed; its bar is the standard
     deviation of these differences.
     """
-    from fedscale_ext.report.figure_files import svg
+    from fedscale_ext.report.plots.figure_files import svg
 
     shown = [row for row in rows if row.label != BASELINE and not row_of(row.label).pooled][::-1]
     figure, axis = _figure([row.title for row in shown], [row.is_reference for row in shown])
@@ -89,7 +89,7 @@ def picture_over_tasks(rows: Sequence[RowOverTasks]) -> str:
 
 def _figure(titles: Sequence[str], is_reference: Sequence[bool]) -> "tuple[Figure, Axes]":
     """Return an empty figure with a line for each title, the last one on top; those of references are grey."""
-    from fedscale_ext.report.literal_figure import LiteralFigure
+    from fedscale_ext.report.plots.literal_figure import LiteralFigure
 
     figure = LiteralFigure(figsize=(7.2, 1.4 + _ROW * len(titles)))
     axis = figure.subplots()

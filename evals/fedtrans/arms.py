@@ -6,7 +6,7 @@ from typing import Any
 from evals.paper.experiment import Arm
 from evals.paper.job_keys import ModelOf
 from fedscale_ext.methods.fedtrans.params import FedTransParams
-from fedscale_ext.report import published
+from fedscale_ext.report.compare import published
 
 FEDTRANS = "FedTrans"
 BY_TIME = "FLuID, stragglers by time"

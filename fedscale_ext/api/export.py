@@ -25,7 +25,7 @@ from fedscale_ext.core.types import is_personal, members
 from fedscale_ext.data.class_names import class_names
 from fedscale_ext.data.registry import known, normalisation
 from fedscale_ext.metrics.accuracy import without_mask
-from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.util.tensor_files import write_atomic
 
 TOLERANCE = 1e-3

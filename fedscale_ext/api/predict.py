@@ -14,7 +14,7 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.types import is_personal
 from fedscale_ext.data.inputs import read_inputs
 from fedscale_ext.metrics.records import trained_clients
-from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.server.method_traits import untrained_weights
 
 _BATCH = 256

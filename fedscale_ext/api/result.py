@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from fedscale_ext.report.loading import LoadedJob
+    from fedscale_ext.report.job.loading import LoadedJob
 
 Rows = list[dict[str, Any]]
 _DPI = 110
@@ -71,7 +71,7 @@ class Result(Mapping[str, Any]):
         return f"<Result of {self.name}: {self['method']} on {self._job.data}, {reached}, {state}, {self.path}>"
 
     def _repr_markdown_(self) -> str:
-        from fedscale_ext.report.tables import markdown
+        from fedscale_ext.report.job.tables import markdown
 
         return markdown(self._summary)
 
@@ -104,7 +104,7 @@ class Result(Mapping[str, Any]):
         clock and of the wall, participants, MACs of training, bytes, and the number of models after the round.
         """
         from fedscale_ext.metrics.jsonable import plain
-        from fedscale_ext.report.series import round_row
+        from fedscale_ext.report.job.series import round_row
 
         return _table(plain([round_row(record) for record in self._job.records]))
 
@@ -118,7 +118,7 @@ class Result(Mapping[str, Any]):
         its device affords; the speed of the device follows.
         """
         from fedscale_ext.metrics.jsonable import plain
-        from fedscale_ext.report.series import client_rows
+        from fedscale_ext.report.job.series import client_rows
 
         return _table(plain(client_rows(self._job)))
 
@@ -138,7 +138,7 @@ class Result(Mapping[str, Any]):
 
         """
         from fedscale_ext.metrics.jsonable import plain
-        from fedscale_ext.report.series import class_rows
+        from fedscale_ext.report.job.series import class_rows
 
         number = None if client is None else self._job.client_number(client)
         return _table(plain(class_rows(self._job, number)))
@@ -149,14 +149,14 @@ class Result(Mapping[str, Any]):
 
         Methods whose models grow add its ``parent``, the round of its ``birth`` and the ``steps`` that made it.
         """
-        from fedscale_ext.report.series import model_row
+        from fedscale_ext.report.job.series import model_row
 
         return _table([model_row(model) for model in self["models"]])
 
     @cached_property
     def tables(self) -> Mapping[str, Any]:
         """Tables that the method adds, by name: its tiers, its types of devices, its stages."""
-        from fedscale_ext.report.own_tables import method_tables
+        from fedscale_ext.report.job.own_tables import method_tables
 
         return {name: _table(rows) for name, rows in method_tables(self._summary).items()}
 
@@ -184,13 +184,13 @@ class Result(Mapping[str, Any]):
 
     def plot(self) -> Picture:
         """The job at a glance: accuracy by rounds, time and computation, loss, participants and clients."""
-        from fedscale_ext.report.job_picture import draw
+        from fedscale_ext.report.plots.job_picture import draw
 
         return Picture(draw(self._job.header, self._job.records))
 
     def plots(self) -> Mapping[str, Picture]:
         """Pictures of what only the job shows, by name: models over time, participants, models by capacity."""
-        from fedscale_ext.report.job_plots import plots
+        from fedscale_ext.report.plots.job_plots import plots
 
         return {name: Picture(figure) for name, (_title, figure) in plots(self._job).items()}
 
@@ -199,7 +199,7 @@ class Result(Mapping[str, Any]):
 
         ``by_class``: the page has figures of classes, as with ``--by-class``.
         """
-        from fedscale_ext.report.build import build
+        from fedscale_ext.report.page.build import build
 
         return build([self.path], self.path / "report" if out is None else Path(out), by_class=by_class)[0]
 
@@ -207,7 +207,7 @@ class Result(Mapping[str, Any]):
 def load(job: str | Path) -> Result:
     """The results of a job, finished or under way, by its log folder or its job_name. UserError for what is neither."""
     from fedscale_ext.driver.naming import find_jobs
-    from fedscale_ext.report.loading import load_job
+    from fedscale_ext.report.job.loading import load_job
 
     folders, unbegun = find_jobs([str(job)])
     if (number := len(folders) + len(unbegun)) > 1:

@@ -14,7 +14,7 @@ from fedscale_ext.metrics.models import model_file
 from fedscale_ext.metrics.names import METRICS
 from fedscale_ext.metrics.records import LAST, read_lines
 from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
-from fedscale_ext.report.loading import LoadedJob, load_job
+from fedscale_ext.report.job.loading import LoadedJob, load_job
 from fedscale_ext.server import checkpoint_file
 from fedscale_ext.util.tensor_files import digest_of_tensors, read_tensors
 

@@ -24,7 +24,7 @@ from fedscale_ext.data.job_data import open_recorded_data
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.store import DataSet, normalised
 from fedscale_ext.metrics.models import load_model, model_file
-from fedscale_ext.report.loading import LoadedJob
+from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.server.method_traits import reestimates_statistics
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file

@@ -272,7 +272,7 @@ def show(
     from fedscale_ext.cli.dataset_view import show_overview
     from fedscale_ext.data.overview import overview, shift_of
     from fedscale_ext.data.store import open_data_set
-    from fedscale_ext.report.data_picture import png
+    from fedscale_ext.report.plots.data_picture import png
     from fedscale_ext.util.tensor_files import write_atomic
 
     with progress_bar("reading") as progress:

@@ -30,7 +30,7 @@ def export(
     from fedscale_ext.api.export import export as written
     from fedscale_ext.driver.naming import find_jobs
     from fedscale_ext.metrics.accuracy import without_mask
-    from fedscale_ext.report.loading import load_job
+    from fedscale_ext.report.job.loading import load_job
 
     if model is not None and client is not None:
         raise UserError("--model and --client both name a model; give one of them")

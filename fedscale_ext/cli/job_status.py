@@ -121,7 +121,7 @@ def _with_last_round(job: "Job") -> "Job":
     if job.state() == job.status:
         return job
     from fedscale_ext.core.errors import UserError
-    from fedscale_ext.report.loading import load_job
+    from fedscale_ext.report.job.loading import load_job
 
     try:
         trained = load_job(job.log_dir)

@@ -12,8 +12,8 @@ from fedscale_ext.cli.command_group import CommandGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fedscale_ext.report.leaderboard_entry import Tuned
-    from fedscale_ext.report.loading import LoadedJob
+    from fedscale_ext.report.job.loading import LoadedJob
+    from fedscale_ext.report.leaderboard.entry import Tuned
 
 app = typer.Typer(cls=CommandGroup)
 _FOLDER = Path("leaderboard")
@@ -53,7 +53,7 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
         from fedscale_ext.core.errors import UserError
         from fedscale_ext.driver import jobs
         from fedscale_ext.driver.tables import console, print_table
-        from fedscale_ext.report.leaderboard import TITLES, board
+        from fedscale_ext.report.leaderboard.board import TITLES, board
 
         if data_set not in (None, "openimage", "femnist", "speech"):
             raise UserError(f"the leaderboard has no data set {data_set!r}: it has openimage, femnist and speech")
@@ -88,17 +88,17 @@ def submit(
     """
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.naming import find_jobs
-    from fedscale_ext.report import leaderboard_entry
-    from fedscale_ext.report.loading import load_job
+    from fedscale_ext.report.job.loading import load_job
+    from fedscale_ext.report.leaderboard.entry import entry, lacks, lacks_of_tuned, write
 
     loaded = [load_job(folder) for folder in find_jobs(job).folders]
     known = _tuned(tuned) if tuned is not None else _of_sweep(loaded)
-    missing = leaderboard_entry.lacks(loaded, known, commit)
-    missing += [text for one in known or () for text in leaderboard_entry.lacks_of_tuned(loaded[0], one)]
+    missing = lacks(loaded, known, commit)
+    missing += [text for one in known or () for text in lacks_of_tuned(loaded[0], one)]
     if missing:
         raise UserError(f"the entry is not complete: {'; '.join(missing)}")
-    content = leaderboard_entry.entry(loaded, known or (), commit=commit, contact=contact, external_data=external_data)
-    paths = leaderboard_entry.write(out, loaded, content)
+    content = entry(loaded, known or (), commit=commit, contact=contact, external_data=external_data)
+    paths = write(out, loaded, content)
     print(f"accuracy {content['test_accuracy_mean']:.4f} ± {content['test_accuracy_std']:.4f} over seeds 0 to 4")
     for path in paths:
         print(path)
@@ -106,7 +106,7 @@ def submit(
 
 def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
     from fedscale_ext.core.errors import UserError
-    from fedscale_ext.report.leaderboard_entry import Tuned
+    from fedscale_ext.report.leaderboard.entry import Tuned
 
     if list(texts) == ["none"]:
         return []
@@ -125,7 +125,7 @@ def _of_sweep(loaded: "Sequence[LoadedJob]") -> "list[Tuned] | None":
     """What a sweep tried whose arm these jobs are; None where they are of no sweep with a grid, of several arms, or
     of runs outside the sweep."""
     from fedscale_ext.driver import sweeps
-    from fedscale_ext.report.leaderboard_entry import Tuned
+    from fedscale_ext.report.leaderboard.entry import Tuned
 
     sweep = sweeps.of_job(loaded[0].name)
     if sweep is None or not sweep.grid:

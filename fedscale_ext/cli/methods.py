@@ -77,7 +77,8 @@ def show(
     from fedscale_ext.driver.progress import counted
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.metrics.summary import SUMMARY
-    from fedscale_ext.report.lineage import PLOT, TITLES, lineage_rows
+    from fedscale_ext.report.job.end_files import GROWTH_PLOT
+    from fedscale_ext.report.job.lineage import TITLES, lineage_rows
     from fedscale_ext.util.reading import MEGA, read_json
 
     is_folder = Path(job, SUMMARY).is_file()
@@ -95,8 +96,8 @@ def show(
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{log_dir / SUMMARY} is damaged, or of another version") from None
     print_table(console(), TITLES, rows)
-    if (log_dir / PLOT).is_file():
-        print(f"picture: {log_dir / PLOT}")
+    if (log_dir / GROWTH_PLOT).is_file():
+        print(f"picture: {log_dir / GROWTH_PLOT}")
     if len(rows) > 1:
         print(_settings_of_largest(log_dir, summary))
 
@@ -121,7 +122,7 @@ def _weakest_model(log_dir: Path, summary: dict[str, Any]) -> str | None:
     method whose clients exchange no models, as its deadline counts what they send.
     """
     from fedscale_ext.config.methods import method_class, method_names
-    from fedscale_ext.report.loading import load_job
+    from fedscale_ext.report.job.loading import load_job
     from fedscale_ext.server.method_traits import MethodTraits
 
     config, method = summary["config"], summary["method"]

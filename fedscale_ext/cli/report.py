@@ -9,7 +9,7 @@ import typer
 from fedscale_ext.cli import complete
 
 if TYPE_CHECKING:  # slow to import, and help does not need it
-    from fedscale_ext.report.loading import LoadedJob
+    from fedscale_ext.report.job.loading import LoadedJob
 
 Jobs = Annotated[
     list[str],
@@ -38,9 +38,9 @@ def report(job: Jobs, out: Out = Path("report"), by_class: ByClass = False) -> N
     """
     from fedscale_ext.driver.naming import failures, find_existing_jobs
     from fedscale_ext.driver.tables import console, print_table
-    from fedscale_ext.report.build import FIGURES, PLOTS, build
-    from fedscale_ext.report.cautions import cautions
-    from fedscale_ext.report.comparison_table import table_notes, table_rows, terminal_table
+    from fedscale_ext.report.compare.cautions import cautions
+    from fedscale_ext.report.compare.comparison_table import table_notes, table_rows, terminal_table
+    from fedscale_ext.report.page.build import FIGURES, PLOTS, build
 
     named, unknown, damaged = find_existing_jobs(job)
     page, arms, left_out = build(named.folders, out, named.unbegun, failures(named.folders), by_class, _followed)

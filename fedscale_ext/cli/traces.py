@@ -53,7 +53,7 @@ def inspect(
     """
     from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
     from fedscale_ext.population.traces import read_trace
-    from fedscale_ext.report.trace_plots import check_plot, plot_traces
+    from fedscale_ext.report.plots.trace_plots import check_plot, plot_traces
 
     if plot is not None:
         check_plot(plot, force)

@@ -18,7 +18,7 @@ from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.supervision import has_checkpoint, has_results
 from fedscale_ext.driver.sweep import ENDING
 from fedscale_ext.driver.sweeps import Sweep
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.job.loading import load_job
 
 
 def submit(

@@ -15,7 +15,7 @@ from fedscale_ext.driver.progress import counted, span
 from fedscale_ext.driver.screen import Screen
 from fedscale_ext.driver.sweeps import Sweep
 from fedscale_ext.driver.tables import print_table
-from fedscale_ext.report.notices import grouped
+from fedscale_ext.report.page.notices import grouped
 
 _LONGEST = 34  # letters of a job's name in the table
 _NOTICES = 20  # printed at most; each job's summary has all of its own

@@ -15,7 +15,7 @@ from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.population.population import Population
-from fedscale_ext.report.tables import seconds
+from fedscale_ext.report.job.tables import seconds
 from fedscale_ext.server.method_traits import MethodTraits, untrained_weights
 from fedscale_ext.transport.unit_retries import fault_summary
 

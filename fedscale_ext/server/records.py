@@ -14,11 +14,11 @@ from fedscale_ext.metrics.records import LAST
 from fedscale_ext.metrics.restarts import count_restarts
 from fedscale_ext.metrics.summary import JobResult, summarise, write_summary
 from fedscale_ext.metrics.wandb_run import WandbRun
-from fedscale_ext.report.end_files import drop_end
-from fedscale_ext.report.job_picture import plot_job
-from fedscale_ext.report.lineage import plot_growth
-from fedscale_ext.report.own_tables import text_tables
-from fedscale_ext.report.tables import summary_table, write_markdown
+from fedscale_ext.report.job.end_files import drop_end
+from fedscale_ext.report.job.own_tables import text_tables
+from fedscale_ext.report.job.tables import summary_table, write_markdown
+from fedscale_ext.report.plots.growth import plot_growth
+from fedscale_ext.report.plots.job_picture import plot_job
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.tasks.tested_tensors import drop_tested, keep_tested
 

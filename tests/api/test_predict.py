@@ -20,7 +20,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.images import write_png
 from fedscale_ext.data.registry import CHARACTERS
 from fedscale_ext.methods.exchange.client import NearestPrototype
-from fedscale_ext.report.loading import LoadedJob, load_job
+from fedscale_ext.report.job.loading import LoadedJob, load_job
 from fedscale_ext.server import records
 from fedscale_ext.tasks.tested_tensors import FILE
 

@@ -16,7 +16,7 @@ from fedscale_ext.cli import main
 from fedscale_ext.cli.app import app
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.report import comparison_plots, job_plots
+from fedscale_ext.report.plots import comparison_plots, job_plots
 
 TRACES = Path(__file__).resolve().parents[2] / "device_traces"
 GOOD = {

@@ -16,7 +16,7 @@ from fedscale_ext.cli import methods
 from fedscale_ext.config import methods as registry
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.models import save_models
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.job.loading import load_job
 
 from .conftest import done
 

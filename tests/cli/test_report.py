@@ -49,7 +49,7 @@ def start_anew(logs):
 
 
 def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison_plots, job_plots
+    from fedscale_ext.report.plots import comparison_plots, job_plots
 
     monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
     monkeypatch.setattr(job_plots, "plots", lambda job: {})
@@ -75,7 +75,7 @@ def test_a_report_of_a_sweep_by_its_name(call, remembered, tmp_path, monkeypatch
 
 
 def test_a_report_says_why_a_seed_did_not_finish(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison_plots, job_plots
+    from fedscale_ext.report.plots import comparison_plots, job_plots
 
     monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
     monkeypatch.setattr(job_plots, "plots", lambda job: {})
@@ -98,7 +98,7 @@ def test_a_folder_is_reported_whose_jobs_record_is_damaged(remembered):
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_report_says_which_seed_lost_its_driver(call, remembered, tmp_path, monkeypatch, finished):
     """A driver that is killed leaves the record as it was: the job failed, as the sweep and ``driver status`` say."""
-    from fedscale_ext.report import comparison_plots, job_plots
+    from fedscale_ext.report.plots import comparison_plots, job_plots
 
     monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
     monkeypatch.setattr(job_plots, "plots", lambda job: {})
@@ -115,7 +115,7 @@ def test_a_report_says_which_seed_lost_its_driver(call, remembered, tmp_path, mo
 
 
 def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison_plots, job_plots
+    from fedscale_ext.report.plots import comparison_plots, job_plots
 
     monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
     monkeypatch.setattr(job_plots, "plots", lambda job: {})
@@ -130,7 +130,7 @@ def test_a_wrong_name_among_others_is_left_out_and_named(call, remembered, tmp_p
 
 
 def test_damaged_records_and_jobs_among_others_are_left_out_and_named(call, remembered, tmp_path, monkeypatch):
-    from fedscale_ext.report import comparison_plots, job_plots
+    from fedscale_ext.report.plots import comparison_plots, job_plots
 
     monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
     monkeypatch.setattr(job_plots, "plots", lambda job: {})

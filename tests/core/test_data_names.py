@@ -12,7 +12,7 @@ from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.data.importing.importers import NpzOptions, import_npz
 from fedscale_ext.data.layout import describe
 from fedscale_ext.data.registry import KNOWN, canonical, known
-from fedscale_ext.report.published import TABLE2
+from fedscale_ext.report.compare.published import TABLE2
 
 FEDSCALES = {"Mnist": "mnist", "openImg": "openimage", "google_speech": "speech"}
 

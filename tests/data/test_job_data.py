@@ -12,8 +12,8 @@ from fedscale_ext.data.job_data import local_digest, open_job_data, open_recorde
 from fedscale_ext.data.public_draw import PublicDraw
 from fedscale_ext.data.store import DataSet, open_data_set
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.report.grouping import arms_of
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.compare.grouping import arms_of
+from fedscale_ext.report.job.loading import load_job
 
 JOB = {"rounds": 1, "model": "cnn_small", "local_steps": 1, "eval_interval": 1}
 DSFL = {"method": "dsfl", "dsfl.types": ["single_exit_mlp"], "public_samples": 12}

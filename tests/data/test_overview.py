@@ -8,7 +8,7 @@ import pytest
 from fedscale_ext.data.importing.importers import NpzOptions, import_npz
 from fedscale_ext.data.overview import Overview, overview
 from fedscale_ext.data.store import DataSet, open_data_set
-from fedscale_ext.report.data_picture import draw, png
+from fedscale_ext.report.plots.data_picture import draw, png
 
 CLIENTS = ["ann"] * 6 + ["bob"] * 4 + ["cem"] * 2
 LABELS = ["sun"] * 3 + ["rain"] * 3 + ["rain"] * 4 + ["sun"] * 2

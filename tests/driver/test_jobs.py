@@ -21,7 +21,7 @@ from fedscale_ext.driver import jobs, sweeps
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.run import Run, start
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.job.loading import load_job
 
 from .conftest import done
 

@@ -270,7 +270,7 @@ def test_pages_are_those_of_the_recorded_lines() -> None:
 
 
 def test_a_pictures_legend_is_whole_with_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedscale_ext.report import figure_files
+    from fedscale_ext.report.plots import figure_files
 
     inside: list[bool] = []
 

@@ -10,7 +10,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.model_spec import Cost
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.job.loading import load_job
 from fedscale_ext.server.eligibility import weakest_cost
 from methods.harness import server
 from methods.small_space import written

@@ -9,7 +9,7 @@ from synthetic_job import evaluation, header, models, records
 
 from fedscale_ext.metrics.perplexity import perplexity
 from fedscale_ext.metrics.summary import JobResult, summarise
-from fedscale_ext.report.tables import summary_table
+from fedscale_ext.report.job.tables import summary_table
 
 
 def test_pooled_is_over_samples_and_the_other_over_clients() -> None:

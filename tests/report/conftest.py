@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from written_job import write_job
 
-from fedscale_ext.report import comparison_plots, job_plots
-from fedscale_ext.report.arms import Arm
-from fedscale_ext.report.build import build
-from fedscale_ext.report.grouping import arms_of
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.compare.arms import Arm
+from fedscale_ext.report.compare.grouping import arms_of
+from fedscale_ext.report.job.loading import load_job
+from fedscale_ext.report.page.build import build
+from fedscale_ext.report.plots import comparison_plots, job_plots
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from fedscale_ext.executor import executor
 from fedscale_ext.methods.averaging.fedyogi import FedYogiAggregator
 from fedscale_ext.metrics import lines, recorder
 from fedscale_ext.models.files import configured_spec
-from fedscale_ext.report.loading import load_job
+from fedscale_ext.report.job.loading import load_job
 from fedscale_ext.server import checkpoint_file, grpc_server, method_tools, records
 from fedscale_ext.tasks import tested_tensors
 from fedscale_ext.util import tensor_files

@@ -18,7 +18,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.metrics.records import read_lines
-from fedscale_ext.report.tables import seconds
+from fedscale_ext.report.job.tables import seconds
 from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.util.token import new_token

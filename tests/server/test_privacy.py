@@ -29,7 +29,7 @@ from fedscale_ext.population.columns import AvailabilityTrace
 from fedscale_ext.population.population import Population
 from fedscale_ext.population.selection import select_each
 from fedscale_ext.privacy.accounting import Accountant
-from fedscale_ext.report.tables import summary_table
+from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.server.eligibility import online_clients
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.submodels.model_pool import ModelPool

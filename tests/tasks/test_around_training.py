@@ -15,7 +15,7 @@ from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.distillation.client import LogitsClient
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.report.tables import summary_table
+from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.tasks.around_training import EVENT
 from fedscale_ext.tasks.figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event

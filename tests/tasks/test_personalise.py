@@ -17,7 +17,7 @@ from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.report.tables import summary_table
+from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.tasks.bn_statistics import sums, with_statistics
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples

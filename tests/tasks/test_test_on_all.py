@@ -16,7 +16,7 @@ from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.pruned_types import unpack_channels
 from fedscale_ext.metrics.models import load_model
 from fedscale_ext.metrics.records import read_records
-from fedscale_ext.report.tables import summary_table
+from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.tasks.figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.test_on_all import EVENT

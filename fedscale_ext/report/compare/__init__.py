@@ -1,0 +1,1 @@
+"""Several jobs side by side: the arms that they make, what compares, and which arm is best in what."""

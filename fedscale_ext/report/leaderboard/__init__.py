@@ -1,0 +1,1 @@
+"""FedScale's leaderboard: an entry by its rules, and the board with one's own rows."""

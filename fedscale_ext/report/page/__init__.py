@@ -1,0 +1,1 @@
+"""The report as a page, with its plots and figures as files."""

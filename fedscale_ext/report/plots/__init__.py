@@ -1,0 +1,1 @@
+"""Every picture: of a job, of a comparison, of a data set, of traces."""
