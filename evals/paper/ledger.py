@@ -49,8 +49,8 @@ class Claim:
     tables at once where the claim is ``across`` data sets. ``leaves_out`` names rows whose figures say nothing of it.
     ``published`` are the paper's figures by data set and label, of rows that were recorded without them. Without orders
     no numeric rule decides it: readers see the script's tables. A table shows ``says``: ``MOST_WORDS`` at most.
-    ``outdated`` says by data set and label why figures of earlier jobs decide nothing. ``remark`` stands beside a verdict
-    that they do decide, in two or three words."""
+    ``outdated`` says by data set and label why figures of earlier jobs decide nothing. ``remark`` stands beside a
+    verdict that they do decide, in two or three words."""
 
     says: str
     script: str

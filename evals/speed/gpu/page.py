@@ -69,8 +69,8 @@ def _goals(lines: Lines) -> list[str]:
         f"- Checks of correctness that hold: {sum(map(correct, checks))} of {len(checks)}.",
         f"- `{model}`, {row} participants, float32, {rounds.GOAL:g} times the plain loop: "
         + ("not measured." if ratio is None else f"{number(ratio)} times. {_verdict(ratio >= rounds.GOAL)}"),
-        f"- FedTrans at the paper's size in {fedtrans.GOAL_S:.0f} s, whole job, estimated from {fedtrans.ROUNDS} rounds: "
-        f"{_whole_jobs(lines)}",
+        f"- FedTrans at the paper's size in {fedtrans.GOAL_S:.0f} s, whole job, "
+        f"estimated from {fedtrans.ROUNDS} rounds: {_whole_jobs(lines)}",
     ]
 
 
