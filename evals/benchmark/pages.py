@@ -22,20 +22,21 @@ _HEAD = """\
 # Benchmark
 
 Every method on the same clients, with the same budget of training. `python -m evals.benchmark.pages` writes this page
-from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are.
+from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are. Rows are sorted by own %.
 
 - **own %**: accuracy on a client's own test samples, mean over clients; mean ± standard deviation over seeds.
 - **on all %**: the same models on all clients' test samples.
 - **worst tenth %**: own % of the tenth of the clients with the lowest accuracy.
 - **at 25 %, at 50 %**: own % at the first test after a quarter and half of the budget.
-- **rank**: mean over seeds, with Student's 95 % interval; 1 is best. It takes three seeds, if any method has them.
+- **rank**: mean over seeds, with Student's 95 % interval; 1 is best. It takes three seeds, if any method has them. Where the
+  interval would go below 1, the lowest and the highest rank stand instead. Only tasks that can judge methods have ranks.
 - **rate**: the learning rate; on UCI HAR the best of three, on MNIST of two.
 - **(80 % beyond)**: 80 % of the clients train more than their devices afford.
 - **TMACs**: multiply-accumulates of all clients' training.
 - **MB up, MB down**: what all clients sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual s**: seconds that the clients' devices would take.
-- **server TMACs, server s**: the server's work (– if not counted), and its seconds on the run's machine.
+- **server TMACs, server s**: the server's work (–: not counted in older jobs), and its seconds on the run's machine.
 """
 
 
@@ -48,7 +49,8 @@ def results_page(runs: Sequence[Measurement]) -> str:
             lines += [f"## {task.title}", "", f"{len(rows)} of {len(task.rows or ROWS)} rows have results so far.", ""]
             lines += [task.about, ""] if task.about else []
             lines += [f"![Accuracy of each method on {task.title}]({name}.svg)", ""]
-            lines += [*markdown(accuracy_cells(rows)), "", f"What it cost on {task.title}:", ""]
+            lines += [*markdown(accuracy_cells(rows)), *(["", task.remarks] if task.remarks else [])]
+            lines += ["", f"What it cost on {task.title}:", ""]
             lines += [*markdown(cost_cells(rows)), ""]
     return "\n".join(lines)
 

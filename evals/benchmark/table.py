@@ -34,7 +34,18 @@ _COSTS = {  # heading -> (figure, digits, factor)
 
 
 def accuracy_cells(rows: Sequence[Entry]) -> list[list[str]]:
-    """Return the table of accuracies: its headings, then a row each; methods best first, then floors and ceilings."""
+    """Return the table of accuracies: its headings, then a row each; methods best first, then floors and ceilings.
+
+    Tasks that cannot judge methods have no ranks.
+    """
+    return [cells if _can_judge(rows) else [*cells[:2], *cells[3:]] for cells in _ranked_cells(rows)]
+
+
+def _can_judge(rows: Sequence[Entry]) -> bool:
+    return all(run.data in JUDGING for row in rows for run in row.runs.values())
+
+
+def _ranked_cells(rows: Sequence[Entry]) -> list[list[str]]:
     of_seeds = ranks(rows)
     lines = [["method", "family", "rank", OWN, *_ACCURACIES, "rate", "seeds"]]
     for row in _methods_first(rows):
@@ -107,4 +118,6 @@ def _rank(values: np.ndarray | None) -> str:
     if len(values) == 1:
         return f"{values[0]:.1f}"
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    if values.mean() - half < 1 and half > 0:  # no rank is below 1
+        return f"{values.min():g} to {values.max():g}"
     return f"{values.mean():.1f} ± {half:.1f}"
