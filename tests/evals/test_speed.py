@@ -209,4 +209,4 @@ def test_the_page_names_machine_versions_load_and_command() -> None:
     )
     for part in ("2 cores of P", "load average at the start [0.25", "torch 2", "`python -m evals.speed`"):
         assert part in page
-    assert "| limit, 2 processes | 1 | 1-1 | 2 | 2-2 | 2 | 100 | 250 |" in page
+    assert "| limit, 2 processes | 1 | - | 2 | - | 2 | 100 | 250 |" in page
