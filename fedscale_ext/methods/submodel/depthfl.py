@@ -45,7 +45,7 @@ from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _HALF = 0.5  # of its full weight, below which a job tells that exits hardly learn from each other
-_ESTIMATED = 6  # the round in which the cost of the rounds before it tells when stop_macs will be spent
+_ESTIMATED = 2  # the round in which the cost of the first one tells when stop_macs will be spent
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class ScaleFLParams(LevelsParams):
         gamma: Weight of the distillation: gamma T^2 KL(deepest || exit). The public code's README has 0.05, once.
         temperature: Temperature T of the distillation.
         kd_after: Share of the job's rounds after which the distillation begins, or of ``stop_macs`` if clients spend
-            that share earlier. A job cannot be resumed with more rounds then, unless it is 0 or 1.
+            that share earlier. Unless it is 0 or 1, a job cannot be resumed with another number of rounds.
         detach: The deepest exit does not learn from the others in turn. In the public code, it does.
         weighted: Clients weigh by their training samples. The public code weighs all alike.
         shares: Shares of the levels that ``levels: fix`` draws from, smallest level first. By default, they are equal,

@@ -353,12 +353,12 @@ def test_a_job_in_which_exits_hardly_learn_from_each_other_says_so(keys: dict[st
     ("spent", "ramp_up", "sentence"),
     [
         (
-            5e4,
+            1e4,
             300.0,
             "stop_macs is spent after about 100 rounds: the weight with which exits learn from each other ends at 0.1 "
             "of 1: depthfl.ramp_up is 300",
         ),
-        (5e4, 30.0, None),
+        (1e4, 30.0, None),
         (1e3, 300.0, None),
     ],
 )
@@ -366,7 +366,7 @@ def test_a_budget_that_ends_the_job_before_exits_learn_from_each_other_is_told(
     spent: float, ramp_up: float, sentence: str | None
 ) -> None:
     aggregator = depthfl(rounds=1000, ramp_up=ramp_up)
-    aggregator.config, aggregator.history, aggregator.spent_macs = configured(stop_macs=1e6), [None] * 5, spent
-    for round in range(6, 9):
+    aggregator.config, aggregator.history, aggregator.spent_macs = configured(stop_macs=1e6), [None], spent
+    for round in range(2, 5):
         aggregator.assign(round, np.arange(1, 7))
     assert [notice for notice in aggregator.notices if "ramp_up" in notice] == ([sentence] if sentence else [])
