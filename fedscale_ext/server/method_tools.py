@@ -14,6 +14,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core import events
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.types import RoundRecord, State, Task, WorkItem
 from fedscale_ext.data.job_data import main_classes, public_data
 from fedscale_ext.data.public import PublicData
@@ -135,6 +136,26 @@ class MethodTools(MethodTraits, Coordinator):
         """The rounds so far whose test of all clients the settings ask for, as in a job that was never resumed; with
         ``last``, also the newest round if it was tested."""
         return scheduled(self.history, self.args.eval_interval, self.config.job.eval_macs, last=last)
+
+    def has_passed(self, share: float, round: int) -> bool:
+        """Return whether ``round`` is after a share of the job: of ``rounds``, or of ``stop_macs`` if that is earlier.
+
+        No round is after a share of 1.
+        """
+        return round > part_of(share, self.args.rounds) or (share < 1 and self.spent_share() >= share)
+
+    def spent_share(self, after: int = 0) -> float:
+        """Return the share of ``stop_macs`` that clients have spent before this round; 0 without that key.
+
+        Args:
+            after: A round. The share is of what was left of the budget after it.
+
+        """
+        budget = self.config.job.stop_macs
+        if budget is None:
+            return 0.0
+        before = sum(record.training_macs for record in self.history[:after])
+        return min(1.0, (self.spent_macs - before) / (budget - before)) if before < budget else 1.0
 
     def charge(self, *, seconds: float, forward_macs: float, download_bytes: int, upload_bytes: int) -> None:
         """Count what else than training clients did in this round: sums over them, and the virtual ``seconds`` that it

@@ -66,6 +66,7 @@ def server(
         {},
         [],
     )
+    aggregator.spent_macs = 0.0
     aggregator.emit, aggregator.client_tensors_by_kind, aggregator.notices = aggregator.events.append, {}, {}
     aggregator.deadline, aggregator.population = DeadlineNotices(config, aggregator.notice), None
     aggregator.data_info, aggregator.mac_counter = {"digest": ""}, MacCounter(on=False)
@@ -81,6 +82,7 @@ def is_job_key(key: str) -> bool:
         "model",
         "capacity_model",
         "rounds",
+        "stop_macs",
         "eval_interval",
         "initial_weights",
         "public_samples",

@@ -150,7 +150,7 @@ class FedKDParams(MutualParams):
 
     Attributes:
         start_energy: Share T_start of the squared singular values that updates keep when training begins.
-        end_energy: Share T_end that they keep in the last round.
+        end_energy: Share T_end that they keep in the last round, or when ``stop_macs`` is spent.
 
     """
 
@@ -221,7 +221,7 @@ class FedKDAggregator(MutualAggregator):
 
     def energy(self, round: int) -> float:
         """Return the share T of the squared singular values that updates keep in a round."""
-        p, progress = self.params, min(round / self.args.rounds, 1.0)
+        p, progress = self.params, max(min(round / self.args.rounds, 1.0), self.spent_share())
         return float(p.start_energy + (p.end_energy - p.start_energy) * progress)
 
     def objective(self) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.method import (
     About,
@@ -151,7 +150,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
             self._train_hypernetworks(round)
         trained = ((held, self.weight(update.item)) for update, held in self._held)
         measures = RoundMeasures(trained) if self.config.job.record_internals else None
-        if round > part_of(p.warmup, self.args.rounds):
+        if self.has_passed(p.warmup, round):
             for update, generated in self._stand_ins(round, old):
                 self._mean.add(generated, dict.fromkeys(generated), p.generated_weight * self.weight(update.item))
                 self.record_state(f"generated/{update.client}", generated)

@@ -58,8 +58,8 @@ class HypeMeFedParams(HyperNetworkParams, LevelsParams):
             a mean over those who trained the layer). ``stale`` takes the start-of-round tensors for all that the client
             lacks, BatchNorm and exits too. The public code amounts to ``stale``, except for how it weighs clients.
         generated_weight: Weight of a generated layer in the mean, as a share of its client's.
-        warmup: Share of the job's rounds before weights are generated. A job cannot be resumed with more rounds then,
-            unless it is 0 or 1.
+        warmup: Share of the job's rounds before weights are generated, or of ``stop_macs`` if clients spend that share
+            earlier. Unless it is 0 or 1, a job cannot be resumed with another number of rounds.
         rescale: Generated tensors are scaled to the mean norm of the round's trained ones. The paper does not do this.
         sample_order: Order of clients' weights in each epoch of the hypernetworks. ``shuffled`` is the public code's.
         weighted: Clients weigh by their training samples. Without it, all weigh alike.

@@ -79,8 +79,8 @@ class FedNASParams:
         init: The derived network starts from ``random`` weights, as in the paper, or from ``inherited`` ones of the
             search.
         schedule: Schedule of the weights' learning rate: a ``cosine`` down to ``lr_min``, or the ``job``'s decay. It
-            begins anew with the derived network. With ``cosine``, a job whose ``rounds`` exceed ``search_rounds``
-            cannot be resumed with more.
+            begins anew with the derived network. The second cosine ends with the last round, or when ``stop_macs`` is
+            spent. With ``cosine``, a job whose ``rounds`` exceed ``search_rounds`` cannot be resumed with more.
         lr_min: Learning rate at which the cosine ends.
         lambda_train: Weight of the training loss in the gradient of the alphas (Eq. 5).
         lambda_val: Weight of the validation loss in the gradient of the alphas (Eq. 5).
@@ -225,6 +225,8 @@ class FedNASAggregator(FedAvgAggregator):
         if p.schedule == "job":
             return super().learning_rate(step)
         least, done = min(p.lr_min, first), min(1.0, (step - 1) / max(1, steps - 1))
+        if not searching:
+            done = max(done, self.spent_share(after=p.search_rounds))
         return least + (first - least) * (1 + cos(pi * done)) / 2
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import (
     About,
     Bench,
@@ -158,13 +157,8 @@ class ScaleFLAggregator(ExitLevelsAggregator):
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its level; exits learn from the deepest one after ``kd_after`` of the job."""
-        self._distils = self.params.self_kd and self._is_late(round)
+        self._distils = self.params.self_kd and self.has_passed(self.params.kd_after, round)
         return super().assign(round, participants)
-
-    def _is_late(self, round: int) -> bool:
-        share, budget = self.params.kd_after, self.config.job.stop_macs
-        has_spent = budget is not None and share < 1 and self.spent_macs >= share * budget
-        return has_spent or round > part_of(share, self.args.rounds)
 
     def objective(self, level: int) -> dict[str, Any]:
         """How exits learn from the deepest one, where they do and there are several."""

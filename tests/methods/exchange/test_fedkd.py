@@ -145,6 +145,13 @@ def test_the_energy_rises_linearly_and_the_mentee_changes_by_the_compressed_mean
     assert any(float((expected[name] - mean[name]).abs().max()) > 1e-3 for name in mean)
 
 
+def test_the_energy_rises_by_the_budget_that_ends_the_job(tmp_path: Path) -> None:
+    aggregator = new_aggregator(tmp_path, start_energy=0.2, end_energy=0.6, rounds=1000, stop_macs=1000.0)
+    for spent, energy in ((250.0, 0.3), (1000.0, 0.6), (1100.0, 0.6)):
+        aggregator.spent_macs = spent
+        assert aggregator.energy(2) == pytest.approx(energy)
+
+
 def test_a_client_downloads_what_it_lacks_and_uploads_its_factors(tmp_path: Path) -> None:
     aggregator = new_aggregator(tmp_path, start_energy=0.01, end_energy=0.01)
     mentee = aggregator.pool["shared"].state

@@ -168,6 +168,11 @@ def test_generated_weight_and_warmup() -> None:
     late, off = hypemefed(warmup=0.29, rounds=100), hypemefed(missing="trained")
     play(late, 29), play(off, 29)  # in floating point, 0.29 * 100 is below 29
     assert equal(whole(late), whole(off))
+    for spent, generates in ((499.0, False), (500.0, True)):
+        budget, off = hypemefed(warmup=0.5, rounds=100, stop_macs=1000.0), hypemefed(missing="trained")
+        budget.spent_macs = spent
+        play(budget, 1), play(off, 1)
+        assert equal(whole(budget), whole(off)) != generates
 
 
 def test_a_round_without_a_deep_client_goes_on() -> None:

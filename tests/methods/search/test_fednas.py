@@ -1,5 +1,6 @@
 """FedNAS: steps of alphas and weights, alphas that are averaged, the network that comes of it, whole jobs."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,18 @@ def test_the_learning_rate_falls_as_a_cosine_and_begins_anew_with_the_derived_ne
     np.testing.assert_allclose([rates[5], rates[9], rates[13]], [first, (first + 1e-3) / 2, 1e-3])
     other = fednas(search_rounds=5, rounds=14, schedule="job")
     assert other.learning_rate(6) == other.learning_rate(1) == first
+
+
+def test_the_second_cosine_ends_when_the_budget_is_spent(fednas: Any) -> None:
+    aggregator = fednas(search_rounds=2, rounds=1000, stop_macs=1000.0)
+    first = aggregator.args.learning_rate
+    aggregator.history = [SimpleNamespace(training_macs=300.0)] * 2
+    for spent, done in ((600.0, 0.0), (800.0, 0.5), (1000.0, 1.0)):
+        aggregator.spent_macs = spent
+        expected = 1e-3 + (first - 1e-3) * (1 + math.cos(math.pi * done)) / 2
+        assert aggregator.learning_rate(3) == pytest.approx(expected)
+    aggregator.spent_macs = 300.0  # a search is as long as search_rounds, whatever it costs
+    assert aggregator.learning_rate(1) == first
 
 
 @pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])

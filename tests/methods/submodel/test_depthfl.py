@@ -365,8 +365,8 @@ def test_a_job_in_which_exits_hardly_learn_from_each_other_says_so(keys: dict[st
 def test_a_budget_that_ends_the_job_before_exits_learn_from_each_other_is_told(
     spent: float, ramp_up: float, sentence: str | None
 ) -> None:
-    aggregator = depthfl(rounds=1000, ramp_up=ramp_up)
-    aggregator.config, aggregator.history, aggregator.spent_macs = configured(stop_macs=1e6), [None], spent
+    aggregator = depthfl(rounds=1000, ramp_up=ramp_up, stop_macs=1e6)
+    aggregator.history, aggregator.spent_macs = [None], spent
     for round in range(2, 5):
         aggregator.assign(round, np.arange(1, 7))
     assert [notice for notice in aggregator.notices if "ramp_up" in notice] == ([sentence] if sentence else [])

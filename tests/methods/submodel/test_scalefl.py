@@ -11,7 +11,6 @@ from job_results import assert_equal, run_job
 from training.cohorts import both_ways, samples
 
 from fedscale_ext import models
-from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.submodel.depthfl import DepthFLClient
 from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator, ScaleFLClient
@@ -168,19 +167,14 @@ def test_distillation_begins_after_a_quarter_of_the_rounds() -> None:
     assert not any(item.objective for item in scalefl(rounds=8).assign(8, np.arange(1, 7)))
 
 
-def with_stop_macs(budget: float) -> Any:
-    return make_config({}, {"method": "scalefl", "stop_macs": budget})
-
-
 def test_distillation_begins_after_a_quarter_of_the_budget_that_ends_the_job() -> None:
-    aggregator = scalefl(self_kd=True, gamma=0.2, rounds=1000)
-    aggregator.config = with_stop_macs(1e6)
+    aggregator = scalefl(self_kd=True, gamma=0.2, rounds=1000, stop_macs=1e6)
     for spent, distils in ((2.4e5, False), (2.5e5, True)):
         aggregator.spent_macs = spent
         items = aggregator.assign(3, np.arange(1, 7))
         assert [bool(item.objective) for item in items if item.model == "level3"] == [distils] * 2
-    aggregator = scalefl(self_kd=True, kd_after=1.0, rounds=1000)
-    aggregator.config, aggregator.spent_macs = with_stop_macs(1e6), 2e6
+    aggregator = scalefl(self_kd=True, kd_after=1.0, rounds=1000, stop_macs=1e6)
+    aggregator.spent_macs = 2e6
     assert not any(item.objective for item in aggregator.assign(3, np.arange(1, 7)))
 
 
