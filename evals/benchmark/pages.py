@@ -29,8 +29,7 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are. Rows
 - **worst tenth %**: own % of the tenth of the clients with the lowest accuracy.
 - **at 25 %, at 50 %**: own % at the first test after a quarter and half of the budget.
 - **rank**: mean over seeds, with Student's 95 % interval; 1 is best. It takes three seeds, if any method has them.
-  Where the interval would go below 1, the lowest and the highest rank stand instead. Only tasks that can judge methods
-  have ranks.
+  Only tasks that can judge methods have ranks.
 - **rate**: the learning rate; on UCI HAR the best of three, on MNIST of two.
 - **(80 % beyond)**: 80 % of the clients train more than their devices afford.
 - **TMACs**: multiply-accumulates of all clients' training.

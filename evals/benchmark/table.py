@@ -51,7 +51,7 @@ def _ranked_cells(rows: Sequence[Entry]) -> list[list[str]]:
     for row in _methods_first(rows):
         own = mean_and_spread(row.values(OWN))
         accuracies = [_mean(row.values(figure), digits) for figure, digits in _ACCURACIES.values()]
-        rank, rate = _rank(of_seeds.get(row.name)), f"{row.rate:g}"
+        rank, rate = _rank(of_seeds.get(row.name), len(of_seeds)), f"{row.rate:g}"
         lines.append([row.title, row_of(row.label).family, rank, own, *accuracies, rate, str(len(row.runs))])
     return lines
 
@@ -112,12 +112,12 @@ def _number(value: float, digits: int) -> str:
     return "–" if np.isnan(value) else f"{value:,.{digits}f}"
 
 
-def _rank(values: np.ndarray | None) -> str:
+def _rank(values: np.ndarray | None, last: int) -> str:
+    """The mean, and its interval as far as there are ranks: from 1 to ``last``."""
     if values is None or not len(values):
         return "–"
+    mean = values.mean()
     if len(values) == 1:
-        return f"{values[0]:.1f}"
+        return f"{mean:.1f}"
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    if values.mean() - half < 1 and half > 0:  # no rank is below 1
-        return f"{values.min():g} to {values.max():g}"
-    return f"{values.mean():.1f} ± {half:.1f}"
+    return f"{mean:.1f} ({max(1, mean - half):.1f} to {min(last, mean + half):.1f})"

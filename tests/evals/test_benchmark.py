@@ -237,7 +237,7 @@ def test_a_table_has_methods_first_and_floors_below() -> None:
     shown = [line for line in pages.results_page(lines()).splitlines() if line.startswith("| ")]
     names = ["| method", "| ---", "| HeteroFL", "| FjORD", "| local only"]
     assert [line.split(" | ")[0] for line in shown] == names * 2
-    assert "| 1 to 2 | 60.0 ± 14.1 |" in shown[2]
+    assert "| 1.5 (1.0 to 2.0) | 60.0 ± 14.1 |" in shown[2]
 
 
 def test_a_row_with_fewer_seeds_takes_no_seed_from_the_ranks_of_others() -> None:
