@@ -225,8 +225,7 @@ class FedNASAggregator(FedAvgAggregator):
         if p.schedule == "job":
             return super().learning_rate(step)
         least, done = min(p.lr_min, first), min(1.0, (step - 1) / max(1, steps - 1))
-        if not searching:
-            done = max(done, self.spent_share(after=p.search_rounds))
+        done = max(done, self.spent_share(after=p.search_rounds))
         return least + (first - least) * (1 + cos(pi * done)) / 2
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:

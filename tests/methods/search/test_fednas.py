@@ -68,8 +68,8 @@ def test_the_second_cosine_ends_when_the_budget_is_spent(fednas: Any) -> None:
         aggregator.spent_macs = spent
         expected = 1e-3 + (first - 1e-3) * (1 + math.cos(math.pi * done)) / 2
         assert aggregator.learning_rate(3) == pytest.approx(expected)
-    aggregator.spent_macs = 300.0  # a search is as long as search_rounds, whatever it costs
-    assert aggregator.learning_rate(1) == first
+    aggregator.history, aggregator.spent_macs = aggregator.history[:1], 300.0
+    assert aggregator.learning_rate(1) == first  # a search is as long as search_rounds, whatever it costs
 
 
 @pytest.mark.parametrize(("train", "val"), [(1.0, 1.0), (0.0, 0.7), (0.5, 0.0)])
