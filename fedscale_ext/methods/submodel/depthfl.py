@@ -45,7 +45,6 @@ from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _HALF = 0.5  # of its full weight, below which a job tells that exits hardly learn from each other
-_ESTIMATED = 2  # the round in which the cost of the first one tells when stop_macs will be spent
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,8 @@ class DepthFLAggregator(ExitLevelsAggregator):
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its prefix, with the round's weight w(t) of the exits' divergences."""
         self._consistency = self._weight_of_learning(round)
-        if round == _ESTIMATED and self.config.job.stop_macs is not None and self.last_round() < self.args.rounds:
-            last = self.last_round()
+        # the cost of round 1 tells when stop_macs will be spent
+        if round == 2 and (last := self.last_round()) < self.args.rounds:
             self._tell_of_low_weight(last, f"stop_macs is spent after about {last} rounds")
         return super().assign(round, participants)
 

@@ -370,3 +370,10 @@ def test_a_budget_that_ends_the_job_before_exits_learn_from_each_other_is_told(
     for round in range(2, 5):
         aggregator.assign(round, np.arange(1, 7))
     assert [notice for notice in aggregator.notices if "ramp_up" in notice] == ([sentence] if sentence else [])
+
+
+def test_a_budget_that_outlasts_the_rounds_is_not_blamed_for_them() -> None:
+    aggregator = depthfl(rounds=10, stop_macs=1e6)
+    aggregator.history, aggregator.spent_macs = [None], 1e4
+    aggregator.assign(2, np.arange(1, 7))
+    assert [notice.split(":")[0] for notice in aggregator.notices if "ramp_up" in notice] == ["rounds is 10"]
