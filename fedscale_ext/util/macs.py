@@ -1,6 +1,6 @@
 """Counts the multiply-accumulates of a block of code: those of its matrix products and convolutions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import prod
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
 _Item = TypeVar("_Item")
@@ -86,6 +86,27 @@ def counted(work: Callable[[_Item], _Result]) -> Callable[[_Item], _Result]:
             return work(item)
 
     return run
+
+
+@contextmanager
+def counted_once(known: dict[Hashable, int], key: Hashable) -> Iterator[None]:
+    """Count what this thread computes in the block only where ``known`` has no number for ``key`` yet.
+
+    Equal keys stand for equal products, so their MACs are added without looking: looking takes longer than small
+    products do. No other mode of dispatch may have begun since the counter's.
+    """
+    counter = _running.get()
+    if counter is None:
+        yield
+    elif key in known:
+        with _pop_mode_temporarily():
+            yield
+        counter.add(known[key])
+    else:
+        one = MacCounter()
+        with one.counting():
+            yield
+        known[key] = one.macs
 
 
 class _Counting(TorchDispatchMode):

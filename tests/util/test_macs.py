@@ -1,9 +1,10 @@
 """MacCounter against numbers worked out by hand."""
 
+import pytest
 import torch
 from torch import nn
 
-from fedscale_ext.util.macs import MacCounter
+from fedscale_ext.util.macs import MacCounter, counted_once
 from fedscale_ext.util.threads import in_threads
 
 
@@ -47,3 +48,36 @@ def test_a_counter_that_is_off_counts_nothing():
     with counter.counting():
         torch.ones(2, 3) @ torch.ones(3, 4)
     assert counter.read() is None
+
+
+def test_a_block_that_repeats_is_looked_at_once_and_added_each_time():
+    counter, known = MacCounter(), {}
+    a, b = torch.ones(2, 3), torch.ones(3, 4)
+    for rows in (2, 2, 1, 2, 1):
+        with counter.counting():
+            with counted_once(known, rows):
+                a[:rows] @ b
+            b @ b.T  # after the block, products are looked at again
+    assert known == {2: 2 * 3 * 4, 1: 3 * 4}
+    assert counter.read() == 3 * 24 + 2 * 12 + 5 * 3 * 4 * 3
+
+
+def test_a_block_that_ended_early_is_not_known():
+    counter, known = MacCounter(), {}
+    with counter.counting():
+        with pytest.raises(ValueError), counted_once(known, "step"):
+            torch.ones(2, 3) @ torch.ones(3, 4)
+            raise ValueError
+        with counted_once(known, "step"):
+            torch.ones(2, 3) @ torch.ones(3, 5)
+    assert known == {"step": 2 * 3 * 5}
+    assert counter.read() == 2 * 3 * 4 + 2 * 3 * 5
+
+
+def test_a_block_that_repeats_outside_a_count_is_not_counted():
+    known = {}
+    with counted_once(known, "step"):
+        torch.ones(2, 3) @ torch.ones(3, 4)
+    with MacCounter(on=False).counting(), counted_once(known, "step"):
+        torch.ones(2, 3) @ torch.ones(3, 4)
+    assert known == {}

@@ -21,7 +21,7 @@ Departures from the paper:
   pairs; ``projection_start`` least_squares begins r where the matching error of the public samples is least.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -39,6 +39,7 @@ from fedscale_ext.methods.moss.losses import Batch, Observed, Student
 from fedscale_ext.methods.moss.matching import MapTargets
 from fedscale_ext.methods.moss.twice_differentiable import TwiceDifferentiable
 from fedscale_ext.models.taps import map_shapes
+from fedscale_ext.util.macs import counted_once
 from fedscale_ext.util.ranges import Count, Decay, NotNegative, Positive
 from fedscale_ext.util.torch_devices import CPU
 
@@ -134,6 +135,7 @@ class Wire:
             map_shapes(spec, names) if names else ()
             for spec, names in ((teacher, self.teacher_taps), (student, self.student_taps))
         )
+        self._macs: dict[Hashable, int] = {}  # of a step, by its number of samples
         self.begin(generator)
 
     def begin(self, generator: torch.Generator) -> None:
@@ -186,7 +188,8 @@ class Wire:
             for drawn in batches(len(x), options.batch_size, generator):
                 rows = drawn.to(x.device)
                 batch = Batch(x[rows], target[rows], targets[rows], tuple(each[rows] for each in means))
-                theta, velocity, losses = self._batch(problem, theta, velocity, batch)
+                with counted_once(self._macs, len(rows)):
+                    theta, velocity, losses = self._batch(problem, theta, velocity, batch)
                 figures.append(losses)
         self.projections = {name: theta[name] for name in self.projections}
         new = {name: theta[name] if name in theta else problem.buffers[name] for name in state}

@@ -1,5 +1,6 @@
 """WIRE: its gradients, its equality to the plain loop, its switches, its state."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,10 @@ import torch
 
 from evals.speed import moss_loop
 from fedscale_ext import models
-from fedscale_ext.methods.moss import losses, matching
+from fedscale_ext.methods.moss import knowledge_transfer, losses, matching
 from fedscale_ext.methods.moss.knowledge_transfer import Options, Wire
 from fedscale_ext.methods.moss.losses import observe
+from fedscale_ext.util.macs import MacCounter
 from tests.methods.moss.toy import OPTIONS, SHAPE, SPECS, double, generator, public, seen, start, wire
 
 DOUBLE = torch.zeros((), dtype=torch.float64)
@@ -246,3 +248,17 @@ def test_float32_states_stay_float32():
     state = models.initial_state(SPECS["cnn"], 1)
     new, _ = transfer.run(seen(transfer, "resnet", data), state, data.x, data.labels, generator())
     assert {each.dtype for each in new.values()} == {torch.float32} and double(new).keys() == state.keys()
+
+
+def test_repeated_steps_count_what_looking_at_each_counts(monkeypatch):
+    counter, counts = MacCounter(), []
+    transfer, data = wire("cnn", "resnet", replace(OPTIONS, batch_size=2)), public(5)  # the last step has one sample
+    for _ in range(2):
+        with counter.counting():
+            run(transfer, "cnn", "resnet", data)
+        counts.append(counter.read())
+    monkeypatch.setattr(knowledge_transfer, "counted_once", lambda known, key: nullcontext())
+    with counter.counting():
+        run(transfer, "cnn", "resnet", data)
+    assert counts == [counter.read()] * 2
+    assert len(transfer._macs) == 2
