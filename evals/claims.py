@@ -18,8 +18,9 @@ from evals.paper.blocks import with_block
 from evals.paper.claim_pages import claim_lines, overview_lines, section_lines
 from evals.paper.ledger import Claim, Judged, judged
 from evals.paper.papers import TITLES
-from evals.paper.runs import Records, replace_file
+from evals.paper.runs import Records
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.atomic_files import write_atomic
 
 FOLDER = Path(__file__).resolve().parent
 CLAIMS: dict[str, dict[str, Claim]] = {
@@ -82,7 +83,7 @@ def main() -> int:
     changed = 0
     for path, text in texts.items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            replace_file(path, text)
+            write_atomic(path, text)
             print(f"wrote {path.relative_to(FOLDER.parent)}")
             changed += 1
     print(f"{changed} of {len(TITLES) + 2} files changed", file=sys.stderr)

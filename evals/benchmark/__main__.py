@@ -25,9 +25,9 @@ from evals.benchmark.table import accuracy_cells, short_cells
 from evals.benchmark.tasks import BENCHMARK, JUDGING, PARTITION, TASKS
 from evals.benchmark.workers import Workers
 from evals.paper.engine import sources_folder
-from evals.paper.runs import replace_file
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver.tables import console, print_entries, print_table
+from fedscale_ext.util.atomic_files import write_atomic
 
 _MEANINGS = (
     ("own %", ["accuracy on clients' own test samples, mean over clients"]),
@@ -80,7 +80,7 @@ def show(task: str, results: Path) -> None:
         print_table(console(), titles, cells)
     if rows and results != BENCHMARK.folder:
         results.mkdir(parents=True, exist_ok=True)
-        replace_file(results / f"{task}.svg", picture(runs, task) + "\n")
+        write_atomic(results / f"{task}.svg", picture(runs, task) + "\n")
         print(f"picture: {results / f'{task}.svg'}")
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evals.paper.runs import replace_file
 from fedscale_ext.core.streams import stream
 from fedscale_ext.population.resample import resample_capacity
+from fedscale_ext.util.atomic_files import write_atomic
 
 KINDS = 5
 SLOWEST_MS = 160.0
@@ -36,5 +36,5 @@ def write_devices(names: Sequence[str], seed: int, path: Path) -> Path:
         [name, SLOWEST_MS / 2 ** int(kind), round(float(kbps), 3)]
         for name, kind, kbps in zip(names, kinds_of(len(names), seed), bandwidth, strict=True)
     )
-    replace_file(path, text.getvalue())  # workers write and read it at once
+    write_atomic(path, text.getvalue())  # workers write and read it at once
     return path

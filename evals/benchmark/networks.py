@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 
 from evals.benchmark.devices import KINDS
-from evals.paper.runs import replace_file
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.nasbench201 import BASE_GENOTYPE, Cell
 from fedscale_ext.models.families.nasbench201 import make as cells
 from fedscale_ext.models.supernet.spaces import SPACES
 from fedscale_ext.models.supernet.spaces import make as supernet
+from fedscale_ext.util.atomic_files import write_atomic
 
 EXITS = 5
 _POOLS = [True, False, True, False, True, False]
@@ -54,7 +54,7 @@ class Networks:
         folder.mkdir(parents=True, exist_ok=True)
         specs = self.specs(shape, classes)
         for name, spec in specs.items():
-            replace_file(folder / f"{name}.json", json.dumps(spec.to_json()))  # workers write and read them at once
+            write_atomic(folder / f"{name}.json", json.dumps(spec.to_json()))  # workers write and read them at once
         return {name: str(folder / f"{name}.json") for name in specs}
 
     def specs(self, shape: Shape, classes: int) -> dict[str, ModelSpec]:

@@ -14,7 +14,8 @@ from evals.benchmark.table import accuracy_cells, better_but_beyond, cost_cells,
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.blocks import with_block
 from evals.paper.measurement import Measurement
-from evals.paper.runs import Records, replace_file
+from evals.paper.runs import Records
+from fedscale_ext.util.atomic_files import write_atomic
 
 FOLDER = BENCHMARK.folder
 _COMMAND = "python -m evals.benchmark.pages"
@@ -92,7 +93,7 @@ def main() -> None:
     """Write the files that changed, and name them."""
     for path, text in pages(list(Records.load(FOLDER).runs.values())).items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            replace_file(path, text)
+            write_atomic(path, text)
             print(f"wrote {path.relative_to(FOLDER.parents[1])}")
 
 

@@ -15,7 +15,8 @@ from evals.paper.floor_table import TESTED_ON, floor_lines, floors_name
 from evals.paper.measurement import Measurement
 from evals.paper.orders import COMPARABLE, Row, differences, interval, limits, number
 from evals.paper.papers import TITLES
-from evals.paper.runs import PAGE, Records, Table, TableRow, link, locked, replace_file
+from evals.paper.runs import PAGE, Records, Table, TableRow, link, locked
+from fedscale_ext.util.atomic_files import write_atomic
 
 FLOORS = "floors"
 _ABSOLUTE = re.compile(r"(?<![^\s\"'`(=])/(?:[^\s/\"'`()]+/)*([^\s/\"'`()]+)")  # an absolute path; its last part
@@ -359,7 +360,7 @@ def write_page(records: Records, *known: Experiment) -> bool:
     path, text = records.folder / PAGE, page_of(records, *known)
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
-    replace_file(path, text)
+    write_atomic(path, text)
     return True
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from evals.paper import measurement
 from evals.paper.measurement import Measurement, shortened
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.atomic_files import write_atomic
 
 RUNS_FILE, TABLES_FILE, PAGE = "runs.jsonl", "tables.json", "results.md"
 NOT_RUN = "not run"
@@ -79,9 +80,9 @@ class Records:
         shown = {each for table in self.tables.values() for row in table.rows for each in row.runs}
         kept = {each: run for each, run in self.runs.items() if each in shown}
         if self.runs.keys() != kept.keys():  # the old tables.json refers to these until it is replaced
-            replace_file(self.folder / RUNS_FILE, measurement.lines(self.runs.values()))
-        replace_file(self.folder / TABLES_FILE, _tables_text(self.tables))
-        replace_file(self.folder / RUNS_FILE, measurement.lines(kept.values()))
+            write_atomic(self.folder / RUNS_FILE, measurement.lines(self.runs.values()))
+        write_atomic(self.folder / TABLES_FILE, _tables_text(self.tables))
+        write_atomic(self.folder / RUNS_FILE, measurement.lines(kept.values()))
         self.runs = kept
 
     @classmethod
@@ -179,10 +180,3 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

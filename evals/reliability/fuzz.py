@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 from evals.reliability.corpus import record  # noqa: E402
 from evals.reliability.decoders import attempt, readers  # noqa: E402
 from evals.reliability.server import served  # noqa: E402
-from fedscale_ext.util.tensor_files import write_atomic  # noqa: E402
+from fedscale_ext.util.atomic_files import write_atomic  # noqa: E402
 
 PAGE = Path(__file__).with_suffix(".md")
 SERVER = "running aggregator, over gRPC"

@@ -26,7 +26,7 @@ from fedscale_ext.data.class_names import class_names
 from fedscale_ext.data.registry import known, normalisation
 from fedscale_ext.metrics.accuracy import without_mask
 from fedscale_ext.report.job.loading import LoadedJob
-from fedscale_ext.util.tensor_files import write_atomic
+from fedscale_ext.util.atomic_files import write_atomic
 
 TOLERANCE = 1e-3
 """Largest difference of a logit between the file and the network, in parts of the largest logit."""

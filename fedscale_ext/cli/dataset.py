@@ -273,7 +273,7 @@ def show(
     from fedscale_ext.data.overview import overview, shift_of
     from fedscale_ext.data.store import open_data_set
     from fedscale_ext.report.plots.data_picture import png
-    from fedscale_ext.util.tensor_files import write_atomic
+    from fedscale_ext.util.atomic_files import write_atomic
 
     with progress_bar("reading") as progress:
         data = open_data_set(folder, kind_of(folder, data_set), progress=progress)

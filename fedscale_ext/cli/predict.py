@@ -40,7 +40,7 @@ def predict(
     from fedscale_ext.api.predict import predict as predicted
     from fedscale_ext.driver.naming import find_jobs
     from fedscale_ext.report.job.loading import load_job
-    from fedscale_ext.util.tensor_files import write_atomic
+    from fedscale_ext.util.atomic_files import write_atomic
 
     folders, unbegun = find_jobs([job])
     if len(folders) + len(unbegun) != 1 or not folders:

@@ -22,6 +22,7 @@ from fedscale_ext.cluster import joining
 from fedscale_ext.config.job_config import JobConfig, entry_path
 from fedscale_ext.driver.supervision import checkpoints, resuming
 from fedscale_ext.transport.endpoint import host_address
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.token import write_token
 
 FOLDER = "slurm"  # below a job's, or a sweep's
@@ -101,9 +102,7 @@ def _begin(argv: Sequence[str], port: int, address_file: Path) -> "subprocess.Po
     # what a task starts ends with it, when its standard input does
     command = [sys.executable, *argv, f"--ps_ip={ip}", f"--ps_port={port}"]
     aggregator = subprocess.Popen(command, env=joining.environment(), stdin=subprocess.PIPE)
-    temporary = address_file.with_name("address.new")
-    temporary.write_text(joining.address(ip, port), encoding="utf-8")
-    os.replace(temporary, address_file)
+    write_atomic(address_file, joining.address(ip, port))
     return aggregator
 
 

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.driver import run_lock
 from fedscale_ext.driver.processes import Proc, signal_group
-from fedscale_ext.util import full_disk
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.locks import lock
 
 if TYPE_CHECKING:
@@ -297,16 +297,7 @@ def _remove_unbegun(log_dir: Path) -> None:
 
 def write(job: Job) -> None:
     """Put the record in place in one step, so that a reader never sees half of it."""
-    path = folder(job.name) / "job.json"
-    temporary = path.with_name(f"job.json.{os.getpid()}")
-    try:
-        with full_disk.naming(path), temporary.open("w", encoding="utf-8") as file:
-            json.dump(asdict(job), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomic(folder(job.name) / "job.json", json.dumps(asdict(job), indent=1))
 
 
 @contextmanager

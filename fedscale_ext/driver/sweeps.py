@@ -13,6 +13,7 @@ from fedscale_ext.driver.jobs import DamagedRecord, left_after, state_dir
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.util import full_disk
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.locks import lock
 
 _LOCK = ".lock"  # how the file ends that the driver of a sweep holds
@@ -114,7 +115,7 @@ def _last_runs(points: Sequence[Point]) -> dict[str, str]:
 
 def write(sweep: Sweep) -> None:
     """Put the record in place in one step."""
-    _put(folder() / f"{sweep.name}.json", json.dumps(asdict(sweep), indent=1).encode())
+    write_atomic(folder() / f"{sweep.name}.json", json.dumps(asdict(sweep), indent=1), mode=0o600)
 
 
 def conf_path(name: str) -> Path:
@@ -124,18 +125,7 @@ def conf_path(name: str) -> Path:
 
 def write_conf(name: str, content: bytes) -> None:
     """Keep a sweep's configuration, for its user only: it may hold a key."""
-    _put(conf_path(name), content)
-
-
-def _put(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.touch(mode=0o600)
-        with full_disk.naming(path):
-            temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomic(conf_path(name), content, mode=0o600)
 
 
 def jobs_of(word: str) -> dict[str, Path | None]:

@@ -8,8 +8,9 @@ from urllib.parse import quote
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import Model, State
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.reading import MEGA, load_json, open_plain
-from fedscale_ext.util.tensor_files import read_tensors, write_atomic, write_tensors
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 FOLDER = "models"
 _MAX_HEADER = 64 * MEGA  # bytes of names, shapes and metadata

@@ -18,7 +18,7 @@ from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
 from fedscale_ext.metrics.records import LAST, read_records, record_to_json
 from fedscale_ext.metrics.tags import round_figures
 from fedscale_ext.metrics.tensorboard import write_round
-from fedscale_ext.util.tensor_files import write_atomic
+from fedscale_ext.util.atomic_files import write_atomic
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -27,9 +27,9 @@ from fedscale_ext.metrics.jsonable import plain
 from fedscale_ext.metrics.perplexity import perplexity
 from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.metrics.scheduled_tests import scheduled
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.commit import commit
 from fedscale_ext.util.package import VERSION
-from fedscale_ext.util.tensor_files import write_atomic
 
 SUMMARY = "summary.json"
 

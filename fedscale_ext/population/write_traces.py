@@ -1,17 +1,16 @@
 """Writes traces as npz or csv, which can be read without running code."""
 
-import contextlib
 import csv
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.tables import RESAMPLED
+from fedscale_ext.util.atomic_files import replacing
 
 Trace = CapacityTrace | AvailabilityTrace
 
@@ -32,23 +31,15 @@ def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
         raise UserError(f"{path} must end in .npz or .csv, the formats that a trace can be written in")
     if path.exists() and not force:
         raise UserError(f"{path} exists: name another file or add --force")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".npz":
-            with open(temporary, "wb") as file:
-                _npz(file, trace)
-        else:
-            _csv(temporary, trace)
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            (_npz if path.suffix == ".npz" else _csv)(temporary, trace)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(OSError):  # the file or its folder does not exist
-            temporary.unlink()
 
 
-def _npz(file: BinaryIO, trace: Trace) -> None:
+def _npz(path: Path, trace: Trace) -> None:
     columns: dict[str, Any] = {"client_id": trace.client_id}
     if isinstance(trace, CapacityTrace):
         columns |= {"computation_ms_per_sample": trace.computation_ms, "communication_kbps": trace.communication_kbps}
@@ -57,7 +48,8 @@ def _npz(file: BinaryIO, trace: Trace) -> None:
         columns["finish_time"] = trace.finish_time
     if trace.resampled:
         columns[RESAMPLED] = np.ones(1, np.uint8)
-    np.savez_compressed(file, **columns)
+    with path.open("wb") as file:  # NumPy gives a path without the suffix another name
+        np.savez_compressed(file, **columns)
 
 
 def _csv(path: Path, trace: Trace) -> None:

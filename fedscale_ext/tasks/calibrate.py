@@ -30,8 +30,8 @@ from fedscale_ext.training.local_training import train_alone
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section, WireError
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.reading import read_json
-from fedscale_ext.util.tensor_files import write_atomic
 from fedscale_ext.util.torch_devices import device_type
 
 EVENT = "calibrate"  # of a unit that measures, in addition to FedScale's events

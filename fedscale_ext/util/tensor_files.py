@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: atomic writing, and tensors with a digest.
+"""Tensors in files with a digest, which are either whole or absent.
 
 A tensor file is a safetensors file whose metadata holds, beside what the caller gives, ``sha256``:
 the digest of the file itself with that field filled with zeros. safetensors checks the structure
@@ -7,7 +7,6 @@ of a file but not its numbers; the digest finds a single flipped bit anywhere.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,31 +15,11 @@ import safetensors.torch
 import torch
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.reading import load_json, open_plain
 
 _DIGEST = "sha256"
 _ZEROS = "0" * 64
-
-
-def write_atomic(path: Path, *parts: bytes | memoryview | str) -> None:
-    """Write the parts, one after the other, to a temporary name beside ``path``, fsync and rename; makes the folder.
-
-    A file's name in a text may not be UTF-8: what cannot be written stands as its escape.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.writelines(part.encode(errors="backslashreplace") if isinstance(part, str) else part for part in parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        error.filename = str(path)  # a write that fails does not say of which file
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> str:
@@ -149,15 +128,3 @@ def _digest(head: bytes, body: memoryview) -> str:
     sha = hashlib.sha256(head)
     sha.update(body)
     return sha.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    # makes the rename itself last through a power cut; not every platform can open a folder
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

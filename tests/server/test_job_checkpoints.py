@@ -22,7 +22,7 @@ from fedscale_ext.models.files import configured_spec
 from fedscale_ext.report.job.loading import load_job
 from fedscale_ext.server import checkpoint_file, grpc_server, method_tools, records
 from fedscale_ext.tasks import tested_tensors
-from fedscale_ext.util import tensor_files
+from fedscale_ext.util import atomic_files
 from fedscale_ext.util.code_digest import code_digest
 
 JOB = {"method": "fedyogi", "rounds": 5, "eval_interval": 3, "model": "cnn_small", "local_steps": 1}
@@ -340,7 +340,7 @@ def test_a_checkpoint_of_another_format_is_refused_with_advice(job_file: Path, m
 def test_a_full_disk_ends_the_job_with_one_sentence_and_an_intact_checkpoint(
     job_file: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    plain_sync, plain_append = tensor_files.os.fsync, lines.GrowingFile.append
+    plain_sync, plain_append = atomic_files.os.fsync, lines.GrowingFile.append
     full = OSError(errno.ENOSPC, "No space left on device")
 
     def sync(handle: int) -> None:
@@ -359,7 +359,7 @@ def test_a_full_disk_ends_the_job_with_one_sentence_and_an_intact_checkpoint(
         if file == "metrics.jsonl":
             patched.setattr(lines.GrowingFile, "append", append)
         else:
-            patched.setattr(tensor_files.os, "fsync", sync)
+            patched.setattr(atomic_files.os, "fsync", sync)
         with pytest.raises(UserError) as raised:
             run(job_file)
     assert str(raised.value).startswith("the disk takes no more: ")
@@ -373,7 +373,7 @@ def test_other_errors_of_files_are_no_full_disk(job_file: Path, monkeypatch: pyt
     def fail(*_: Any) -> None:
         raise OSError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(tensor_files.os, "replace", fail)
+    monkeypatch.setattr(atomic_files.os, "replace", fail)
     with pytest.raises(PermissionError):
         fedscale_ext.run(job_file)
 

@@ -1,4 +1,3 @@
-import errno
 import random
 from pathlib import Path
 
@@ -7,8 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.util import tensor_files
-from fedscale_ext.util.tensor_files import read_tensors, write_atomic, write_tensors
+from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 TENSORS = {
     "weight": torch.arange(6, dtype=torch.float32).reshape(2, 3) / 7,
@@ -87,17 +85,3 @@ def test_other_files_are_refused(tmp_path: Path):
     (tmp_path / "list").write_bytes((2).to_bytes(8, "little") + b"[]")
     with pytest.raises(UserError, match="damaged"):
         read_tensors(tmp_path / "list")
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "f"
-    write_atomic(path, "old")
-
-    def fail(*_args: object) -> None:
-        raise OSError(errno.ENOSPC, "disk full")
-
-    monkeypatch.setattr(tensor_files.os, "fsync", fail)
-    with pytest.raises(OSError, match=r"disk full: .*/f'"):
-        write_atomic(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

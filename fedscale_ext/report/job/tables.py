@@ -9,8 +9,8 @@ import numpy as np
 from fedscale_ext.core.errors import one_line
 from fedscale_ext.data.class_names import class_names
 from fedscale_ext.report.job.own_tables import text_tables
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.quantities import percent, quantity
-from fedscale_ext.util.tensor_files import write_atomic
 
 Rows = list[tuple[str, str]]
 MARKDOWN = "summary.md"

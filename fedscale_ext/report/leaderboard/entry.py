@@ -22,9 +22,9 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.report.compare.arm_labels import differences
 from fedscale_ext.report.job.loading import LoadedJob
+from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.commit import ABSENT, CHANGED
 from fedscale_ext.util.reading import MEGA, read_json
-from fedscale_ext.util.tensor_files import write_atomic
 from fedscale_ext.util.yaml_reading import load_yaml
 
 SEEDS = (0, 1, 2, 3, 4)

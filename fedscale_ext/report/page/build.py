@@ -15,7 +15,7 @@ from fedscale_ext.report.job.loading import LoadedJob, NoRound, load_job
 from fedscale_ext.report.page.page import Plot, page
 from fedscale_ext.report.plots import comparison_plots, job_plots
 from fedscale_ext.report.plots.figure_files import save
-from fedscale_ext.util.tensor_files import write_atomic
+from fedscale_ext.util.atomic_files import write_atomic
 
 _FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}"
 PAGE, FIGURES, PLOTS = "report.html", "figures.csv", "plots"

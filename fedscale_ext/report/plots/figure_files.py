@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedscale_ext.report.plots.panels import GRID, INK, MAIN, MODELS, MUTED
-from fedscale_ext.util.tensor_files import write_atomic
+from fedscale_ext.util.atomic_files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
