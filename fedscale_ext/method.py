@@ -32,7 +32,7 @@ from fedscale_ext.executor.executor import MultiModelExecutor  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
 from fedscale_ext.server.aggregator import MultiModelAggregator  # noqa: E402
 from fedscale_ext.server.announcements import ModelChoice  # noqa: E402
-from fedscale_ext.server.method_traits import About, Excludes, Feature  # noqa: E402
+from fedscale_ext.server.method_base.method_traits import About, Excludes, Feature  # noqa: E402
 from fedscale_ext.submodels import CountMean, count_mean, extract, insert, narrowed, window  # noqa: E402
 from fedscale_ext.tasks.client_tensors import (  # noqa: E402
     ClientState,
@@ -42,7 +42,7 @@ from fedscale_ext.tasks.client_tensors import (  # noqa: E402
     SharedTensors,
 )
 from fedscale_ext.training.local_training import Bench, MultiModelClient  # noqa: E402
-from fedscale_ext.training.optimizers import optimizer_of  # noqa: E402
+from fedscale_ext.training.optimizers.choice import optimizer_of  # noqa: E402
 from fedscale_ext.training.outcome import result  # noqa: E402
 from fedscale_ext.training.resident import Cohort  # noqa: E402
 from fedscale_ext.training.samples import ClientSamples  # noqa: E402

@@ -9,8 +9,8 @@ import torch
 import fedscale_ext
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import LAST, read_lines, read_records
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.metrics.job_folder.round_records import LAST, read_lines, read_records
 
 TIMES = ("wall_s", "seconds", "executor_seconds", "faults")  # of a round's line: these tell what happened meanwhile
 TESTS = ("evaluation", *LAST)

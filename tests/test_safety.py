@@ -11,7 +11,7 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "evals").rglob("*.py"), *ROOT.g
 
 # the one restricted reader, and scripts that make traces in FedScale's own format to see how they are read
 ALLOWED = {
-    "fedscale_ext/population/traces.py": {"module pickle", "module pickletools"},
+    "fedscale_ext/population/traces/reading.py": {"module pickle", "module pickletools"},
     "evals/speed/population.py": {"module pickle", "pickle.dumps"},
     "evals/reliability/decoders.py": {"module pickle", "pickle.dumps"},
 }
@@ -103,7 +103,7 @@ def test_the_exceptions_are_used_and_narrow() -> None:
     for name, allowed in ALLOWED.items():
         assert offences((ROOT / name).read_text(encoding="utf-8")) == allowed
     # its unpickler gets at nothing: it resolves no name
-    reader = ast.parse((PACKAGE / "population" / "traces.py").read_text(encoding="utf-8"))
+    reader = ast.parse((PACKAGE / "population" / "traces" / "reading.py").read_text(encoding="utf-8"))
     (unpickler,) = [node for node in ast.walk(reader) if isinstance(node, ast.ClassDef) and node.bases
                     and ast.unparse(node.bases[0]) == "pickle.Unpickler"]  # fmt: skip
     hooks = {node.name: node for node in unpickler.body if isinstance(node, ast.FunctionDef)}

@@ -2,7 +2,7 @@
 
 # What takes long and is seldom touched: `python -m pytest` leaves it out, .ci/run does it after that. The first tier
 # keeps one test of each kind: that executors play no part (server/test_jobs.py), resuming
-# (server/test_job_checkpoints.py).
+# (server/checkpoints/test_job_checkpoints.py).
 SECOND_TIER = (
     "cli/test_every_command.py",
     "cli/test_new_method_kinds.py",
@@ -35,7 +35,7 @@ SECOND_TIER = (
     "methods/test_switched_off_keys.py",
     "models/test_named_models.py",
     "models/test_supernet.py",
-    "population/test_matching.py::test_half_a_million_names_are_matched_quickly",
+    "population/traces/test_matching.py::test_half_a_million_names_are_matched_quickly",
     "server/test_guided_selection.py::test_the_real_command_chooses_as_one_process_does",
     "server/test_privacy.py::test_a_job_tells_epsilon_in_each_round_the_summary_and_the_display",
     "server/test_privacy.py::test_a_resumed_job_has_the_same_noise_norm_and_account",

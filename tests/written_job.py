@@ -9,8 +9,8 @@ from confusions import half_areas, matching
 from synthetic_job import header, models, records
 
 from fedscale_ext.core.types import personal_version
-from fedscale_ext.metrics.clients import write_clients
-from fedscale_ext.metrics.recorder import Recorder
+from fedscale_ext.metrics.job_folder.clients_file import write_clients
+from fedscale_ext.metrics.job_folder.recorder import Recorder
 from fedscale_ext.metrics.summary import JobResult, summarise, write_summary
 from fedscale_ext.population.population import Population
 from fedscale_ext.report.job.tables import write_markdown

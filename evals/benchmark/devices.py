@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.core.streams import stream
-from fedscale_ext.population.resample import resample_capacity
+from fedscale_ext.population.traces.resampling import resample_capacity
 from fedscale_ext.util.atomic_files import write_atomic
 
 KINDS = 5

@@ -8,7 +8,7 @@ from evals.benchmark.devices import KINDS
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.multi_exit.family import prefix
-from fedscale_ext.models.widths import FIXED
+from fedscale_ext.models.resizing import FIXED
 from fedscale_ext.submodels import narrowed
 
 

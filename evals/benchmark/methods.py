@@ -17,7 +17,7 @@ from evals.benchmark.networks import EXITS
 from evals.benchmark.tasks import Task
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.server.method_traits import About
+from fedscale_ext.server.method_base.method_traits import About
 
 # What README.md ("What is equal") promises of all rows: clients, public samples, devices, budget, tests, seeds.
 EQUAL = frozenset(

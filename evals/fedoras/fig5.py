@@ -11,7 +11,7 @@ from evals.fedoras.tiers import figures_of, results, row, tier_label
 from evals.paper.experiment import Experiment, Run
 from evals.paper.jobs import summary
 from evals.paper.panels import COLORS, grid, legend, save
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 FOUND, AVERAGE, TUNED = "best of the search %", "average path %", "fine-tuned %"
 FOUND_TEXT, AVERAGE_TEXT = "best of the search, perplexity", "average path, perplexity"

@@ -27,7 +27,7 @@ from evals.paper.experiment import Experiment, Run
 from evals.paper.orders import Order
 from fedscale_ext import models
 from fedscale_ext.data.store import DataSet
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.util.reading import load_json
 
 POOLED, BATCHES, CLIENTS = "perplexity", "mean over batches", "mean over clients"

@@ -25,9 +25,9 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.methods.fedtrans import client_manager
-from fedscale_ext.metrics.clients import read_clients
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.clients_file import read_clients
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 _AT_ONCE = 500  # samples
 

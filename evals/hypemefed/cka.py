@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from evals.paper.data import data_set
 from fedscale_ext import models
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 
 MOST = 2000  # samples: their products are held
 

@@ -11,7 +11,7 @@ from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.models.multi_exit.family import num_exits
 from fedscale_ext.util.tensor_files import read_tensors
 

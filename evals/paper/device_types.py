@@ -11,9 +11,9 @@ import numpy as np
 
 from evals.paper.jobs import summary
 from fedscale_ext.metrics.accuracy import client_accuracy
+from fedscale_ext.metrics.capacity_groups import group_means
 from fedscale_ext.metrics.convergence import settled
-from fedscale_ext.metrics.records import read_records
-from fedscale_ext.metrics.tiers import group_means
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 if TYPE_CHECKING:
     from evals.paper.experiment import Run

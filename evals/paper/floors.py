@@ -39,7 +39,7 @@ from fedscale_ext.core.local_steps import batches, local_steps
 from fedscale_ext.core.streams import stream
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import ClientRows, DataSet
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.final_layer import deepest
 
 MODELS = ("linear", "central")
 _WARM_STEPS, _TIMED_STEPS = 5, 15  # the first ones are slower

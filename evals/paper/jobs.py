@@ -16,7 +16,7 @@ from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import spent
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.util.commit import ABSENT, CHANGED
 
 _STOP_RULE = {"stop_gain": 0.01, "stop_patience": 10, "stop_unit": "rounds"}  # FedTrans, appendix A.1

@@ -8,7 +8,7 @@ from typing import Any
 from fedscale_ext.entry import launch
 from fedscale_ext.server import grpc_server
 from fedscale_ext.tasks import train
-from fedscale_ext.tasks import update_checks as checks
+from fedscale_ext.tasks.answers import update_checks as checks
 from fedscale_ext.transport import executor_link as link
 
 

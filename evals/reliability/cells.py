@@ -15,7 +15,7 @@ sys.path.insert(0, str(HERE.parents[1] / "tests"))
 
 from job_results import assert_equal, result  # noqa: E402
 
-from fedscale_ext.metrics.restarts import count_restarts  # noqa: E402
+from fedscale_ext.metrics.job_folder.restarts import count_restarts  # noqa: E402
 
 Kills = Mapping[str, Sequence[tuple[str, int]]]  # process -> (step of tests/faults/steps.py, round)
 

@@ -21,13 +21,13 @@ from evals.reliability.mutate import mutated, rewritten, tensors_rewritten
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import EvaluationPlan, Task, WorkItem
-from fedscale_ext.data.sample_csv import read_sample_csv
-from fedscale_ext.population.traces import read_availability, read_capacity
-from fedscale_ext.server.collect import Collector
+from fedscale_ext.data.layout.sample_csv import read_sample_csv
+from fedscale_ext.population.traces.reading import read_availability, read_capacity
+from fedscale_ext.server.round.collect import Collector
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks import calibrate
 from fedscale_ext.tasks.evaluate import Gathered
-from fedscale_ext.tasks.figures import COLUMNS
+from fedscale_ext.tasks.evaluation_figures import COLUMNS
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.registration import read_registration

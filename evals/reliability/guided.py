@@ -20,8 +20,8 @@ sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["fedscale_ext", "json", "csv", "pickletools"]):
     from fedscale_ext.core.errors import UserError
-    from fedscale_ext.data.sample_csv import read_sample_csv
-    from fedscale_ext.population.traces import read_availability, read_capacity
+    from fedscale_ext.data.layout.sample_csv import read_sample_csv
+    from fedscale_ext.population.traces.reading import read_availability, read_capacity
     from fedscale_ext.transport import wire
 
 

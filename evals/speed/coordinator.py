@@ -50,10 +50,10 @@ from fedscale_ext.executor.worker import Worker  # noqa: E402
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator  # noqa: E402
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator  # noqa: E402
 from fedscale_ext.population.population import Population  # noqa: E402
-from fedscale_ext.server.collect import SUM  # noqa: E402
-from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section  # noqa: E402
+from fedscale_ext.server.round.collect import SUM  # noqa: E402
+from fedscale_ext.tasks.answers.confusion import CLASSES, SECTION, confusion_section  # noqa: E402
 from fedscale_ext.tasks.evaluate import Evaluate  # noqa: E402
-from fedscale_ext.tasks.figures import COLUMNS  # noqa: E402
+from fedscale_ext.tasks.evaluation_figures import COLUMNS  # noqa: E402
 from fedscale_ext.tasks.kind import Answer, Kind  # noqa: E402
 from fedscale_ext.tasks.reduction import template  # noqa: E402
 from fedscale_ext.tasks.train import Train  # noqa: E402

@@ -19,8 +19,8 @@ import numpy as np
 
 from fedscale_ext.core.streams import stream
 from fedscale_ext.population.population import load_population
-from fedscale_ext.population.resample import resample_availability, resample_capacity
-from fedscale_ext.population.selection import select
+from fedscale_ext.population.selection.participants import select
+from fedscale_ext.population.traces.resampling import resample_availability, resample_capacity
 
 SELECTIONS = 48
 AVAILABILITY_CLIENTS = 107_749  # as in FedScale's client_behave_trace; clients beyond repeat them

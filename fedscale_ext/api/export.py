@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from fedscale_ext.api.served_model import job_data, load_network
 from fedscale_ext.core.errors import UserError, meant_or_known, one_line
 from fedscale_ext.core.types import is_personal, members
-from fedscale_ext.data.class_names import class_names
+from fedscale_ext.data.layout.class_names import class_names
 from fedscale_ext.data.registry import known, normalisation
 from fedscale_ext.metrics.accuracy import without_mask
 from fedscale_ext.report.job.loading import LoadedJob

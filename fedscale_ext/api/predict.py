@@ -13,9 +13,9 @@ from fedscale_ext.api.served_model import load_served_model
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.types import is_personal
 from fedscale_ext.data.inputs import read_inputs
-from fedscale_ext.metrics.records import trained_clients
+from fedscale_ext.metrics.job_folder.round_records import trained_clients
 from fedscale_ext.report.job.loading import LoadedJob
-from fedscale_ext.server.method_traits import untrained_weights
+from fedscale_ext.server.method_base.method_traits import untrained_weights
 
 _BATCH = 256
 COLUMNS = ("name", "label", "probability")

@@ -12,13 +12,13 @@ import torch
 from fedscale_ext.config.job_config import OF_A_PROCESS, SECRET, JobConfig, with_values
 from fedscale_ext.config.recorded import recorded_config
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.chain import VOLATILE
-from fedscale_ext.metrics.evaluations import FOLDER as EVALUATIONS
-from fedscale_ext.metrics.jsonable import line as json_line
-from fedscale_ext.metrics.lines import GrowingFile, Mark
-from fedscale_ext.metrics.names import HEADER, INTERNALS, METRICS
-from fedscale_ext.metrics.records import read_lines
-from fedscale_ext.server import checkpoint_file
+from fedscale_ext.metrics.job_folder.chain import VOLATILE
+from fedscale_ext.metrics.job_folder.evaluations import FOLDER as EVALUATIONS
+from fedscale_ext.metrics.job_folder.file_names import HEADER, INTERNALS, METRICS
+from fedscale_ext.metrics.job_folder.json_lines import GrowingFile, Mark
+from fedscale_ext.metrics.job_folder.jsonable import line as json_line
+from fedscale_ext.metrics.job_folder.round_records import read_lines
+from fedscale_ext.server.checkpoints import checkpoint_file
 from fedscale_ext.util.reading import MEGA, read_json
 
 #: How far figures may differ where another processor or program rounds otherwise: by this, or by this share of them.

@@ -103,7 +103,7 @@ class Result(Mapping[str, Any]):
         Accuracies are in [0, 1], None for a round without a test. Further columns are losses, seconds of the virtual
         clock and of the wall, participants, MACs of training, bytes, and the number of models after the round.
         """
-        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.metrics.job_folder.jsonable import plain
         from fedscale_ext.report.job.series import round_row
 
         return _table(plain([round_row(record) for record in self._job.records]))
@@ -117,7 +117,7 @@ class Result(Mapping[str, Any]):
         job has the key ``auc``, the key of its served model, and its samples. ``capacity`` is the MACs per sample that
         its device affords; the speed of the device follows.
         """
-        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.metrics.job_folder.jsonable import plain
         from fedscale_ext.report.job.series import client_rows
 
         return _table(plain(client_rows(self._job)))
@@ -137,7 +137,7 @@ class Result(Mapping[str, Any]):
                 ended, and jobs of earlier versions.
 
         """
-        from fedscale_ext.metrics.jsonable import plain
+        from fedscale_ext.metrics.job_folder.jsonable import plain
         from fedscale_ext.report.job.series import class_rows
 
         number = None if client is None else self._job.client_number(client)

@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.chain import START, job_digests, json_digest, next_link, state_digests, states_digest
-from fedscale_ext.metrics.models import model_file
-from fedscale_ext.metrics.names import METRICS
-from fedscale_ext.metrics.records import LAST, read_lines
+from fedscale_ext.metrics.job_folder.chain import (
+    START,
+    job_digests,
+    json_digest,
+    next_link,
+    state_digests,
+    states_digest,
+)
+from fedscale_ext.metrics.job_folder.file_names import METRICS
+from fedscale_ext.metrics.job_folder.model_files import model_file
+from fedscale_ext.metrics.job_folder.round_records import LAST, read_lines
 from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
 from fedscale_ext.report.job.loading import LoadedJob, load_job
-from fedscale_ext.server import checkpoint_file
+from fedscale_ext.server.checkpoints import checkpoint_file
 from fedscale_ext.util.tensor_files import digest_of_tensors, read_tensors
 
 Outcome = Literal["fits", "does not fit", "not checked"]

@@ -19,17 +19,17 @@ from fedscale_ext.config.recorded import recorded_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem, is_personal, members
-from fedscale_ext.data.class_names import class_names
 from fedscale_ext.data.job_data import open_recorded_data
+from fedscale_ext.data.layout.class_names import class_names
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.data.store import DataSet, normalised
-from fedscale_ext.metrics.models import load_model, model_file
+from fedscale_ext.metrics.job_folder.model_files import load_model, model_file
 from fedscale_ext.report.job.loading import LoadedJob
-from fedscale_ext.server.method_traits import reestimates_statistics
+from fedscale_ext.server.method_base.method_traits import reestimates_statistics
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
 from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
-from fedscale_ext.tasks.figures import test_clients
+from fedscale_ext.tasks.evaluation_figures import test_clients
 from fedscale_ext.tasks.tested_tensors import read_tested
 from fedscale_ext.transport import wire
 

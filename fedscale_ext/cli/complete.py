@@ -60,17 +60,19 @@ def methods() -> Iterable[str]:
 @_completing
 def jobs() -> Iterable[str]:
     """Names of jobs and sweeps that were started here."""
-    from fedscale_ext.driver import jobs, sweeps
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.driver.sweeps import sweep_records
 
-    return [*jobs.names(), *sweeps.names()]
+    return [*jobs.names(), *sweep_records.names()]
 
 
 @_completing
 def jobs_and_arms() -> Iterable[str]:
     """Those, and the arms of sweeps, of which several jobs are meant."""
-    from fedscale_ext.driver import jobs, sweeps
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.driver.sweeps import sweep_records
 
-    intact, _ = sweeps.recorded()
+    intact, _ = sweep_records.recorded()
     return [*jobs.names(), *(name for sweep in intact for name in (sweep.name, *sweep.arms))]
 
 

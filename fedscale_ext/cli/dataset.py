@@ -45,7 +45,7 @@ def list_(
     Example: fedscale dataset list
     """
     from fedscale_ext.core.shapes import shape_text
-    from fedscale_ext.data.layout import DESCRIPTION, read_description
+    from fedscale_ext.data.layout.files import DESCRIPTION, read_description
     from fedscale_ext.data.registry import KNOWN
     from fedscale_ext.driver.tables import console, print_table
 
@@ -157,7 +157,6 @@ def import_and_report(kind: Format, source: Path, out: Path, data_set: str, opti
 
 def _format(source: Path, data_set: str) -> Format:
     """The format of a file by its ending, of a folder by the files in it: those of the data set before others."""
-    from fedscale_ext.data.data_folder import CSV_FOLDER
     from fedscale_ext.data.download.catalogue import catalogue
     from fedscale_ext.data.formats.cifar import is_cifar
     from fedscale_ext.data.formats.hugging_face import is_saved, on_hub
@@ -167,6 +166,7 @@ def _format(source: Path, data_set: str) -> Format:
     from fedscale_ext.data.formats.stl10 import Stl10Source
     from fedscale_ext.data.formats.svhn import SvhnSource
     from fedscale_ext.data.formats.unimib import UnimibSource
+    from fedscale_ext.data.layout.data_folder import CSV_FOLDER
 
     if on_hub(source) or is_saved(source):
         return Format.datasets
@@ -244,7 +244,7 @@ def verify(
 
     Example: fedscale dataset verify data/digits_generated
     """
-    from fedscale_ext.data.verify import verify as look
+    from fedscale_ext.data.layout.verify import verify as look
 
     kind = kind_of(folder, data_set)
     with progress_bar("reading") as progress:
@@ -270,7 +270,7 @@ def show(
     Example: fedscale dataset show data/digits_generated -o digits.png
     """
     from fedscale_ext.cli.dataset_view import show_overview
-    from fedscale_ext.data.overview import overview, shift_of
+    from fedscale_ext.data.layout.overview import overview, shift_of
     from fedscale_ext.data.store import open_data_set
     from fedscale_ext.report.plots.data_picture import png
     from fedscale_ext.util.atomic_files import write_atomic
@@ -288,8 +288,8 @@ def show(
 
 def kind_of(folder: Path, data_set: str | None) -> str:
     """Return the kind of data of a folder: what the command says, else what dataset.json says."""
-    from fedscale_ext.data.data_folder import data_folder
-    from fedscale_ext.data.layout import read_description
+    from fedscale_ext.data.layout.data_folder import data_folder
+    from fedscale_ext.data.layout.files import read_description
 
     kind = data_set or read_description(data_folder(folder)).get("data_set")
     if not kind:
@@ -307,7 +307,7 @@ def _decode_written(written: "Written") -> None:
 
 def _decode(folder: Path, data_set: str) -> None:
     """Decode the pictures now, so that the folder's first job need not."""
-    from fedscale_ext.data.decoded import open_decoded
+    from fedscale_ext.data.layout.decoded_folder import open_decoded
 
     with progress_bar("decoding") as progress:
         open_decoded(folder, data_set, progress=progress)

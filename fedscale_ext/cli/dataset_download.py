@@ -79,12 +79,12 @@ def download(
     """
     if name is None:
         return _list()
-    from fedscale_ext.data.audio import check_librosa
+    from fedscale_ext.data.decoding.audio import check_librosa
     from fedscale_ext.data.download import get
     from fedscale_ext.data.download.catalogue import downloadable
     from fedscale_ext.data.importing.writer import check_out_dir
+    from fedscale_ext.data.layout.split import check_fraction
     from fedscale_ext.data.registry import known
-    from fedscale_ext.data.split import check_fraction
 
     # whatever can be wrong is found before anything comes over the network
     dataset = downloadable(name).at(network.mirror)
@@ -128,9 +128,9 @@ def download(
 @contextlib.contextmanager
 def _unpacked(downloaded: "Downloaded", dataset: "Downloadable") -> Iterator[Path]:
     """What the importer reads: the files as they are, or a folder of what is in the archive, gone afterwards."""
-    from fedscale_ext.data.data_folder import CSV_FOLDER
     from fedscale_ext.data.download.unpack import unpack
-    from fedscale_ext.data.folders import new_folder
+    from fedscale_ext.data.layout.data_folder import CSV_FOLDER
+    from fedscale_ext.util.temporary_folders import new_folder
 
     source = downloaded.source
     (first, *others) = downloaded.paths

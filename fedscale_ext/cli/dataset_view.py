@@ -9,9 +9,9 @@ import typer
 
 if TYPE_CHECKING:
     from fedscale_ext.data.importing.writer import Written
-    from fedscale_ext.data.overview import Overview
+    from fedscale_ext.data.layout.overview import Overview
+    from fedscale_ext.data.layout.verify import Verification
     from fedscale_ext.data.store import DataSet
-    from fedscale_ext.data.verify import Verification
 
 Progress = Callable[[int, int], None]
 _NAMES_SHOWN = 10
@@ -20,7 +20,7 @@ _NAMES_SHOWN = 10
 def report(verification: "Verification") -> None:
     """Print what a data folder holds, and on standard error what is wrong with it."""
     from fedscale_ext.core.shapes import shape_text
-    from fedscale_ext.data.verify import QUANTILES
+    from fedscale_ext.data.layout.verify import QUANTILES
     from fedscale_ext.driver.tables import console, print_table
 
     test = "by test_split" if verification.test_samples is None else str(verification.test_samples)

@@ -76,8 +76,8 @@ def start(
     Example: fedscale driver start fedavg --on digits --seeds 0-4 --grid batch_size=5,9
     """
     from fedscale_ext.driver import run as driver
-    from fedscale_ext.driver import sweep
     from fedscale_ext.driver.progress import Display
+    from fedscale_ext.driver.sweeps import sweep
     from fedscale_ext.driver.tables import console
 
     conf, out, err = _named(conf, on), console(), console(stderr=True)
@@ -170,7 +170,7 @@ def submit(
         raise UserError("--hours and --slurm-option are for Slurm: give --slurm too")
     from fedscale_ext.cluster import submit as cluster
     from fedscale_ext.driver import run as driver
-    from fedscale_ext.driver import sweep
+    from fedscale_ext.driver.sweeps import sweep
 
     crew, way = None, cluster.SUBMITTED
     if ray is not None:
@@ -224,11 +224,12 @@ def stop(job: JobOrSweep) -> None:
 
     Example: fedscale driver stop fedavg_digits
     """
-    from fedscale_ext.driver import jobs, sweeps
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.driver.sweeps import sweep_records
 
-    claimant = sweeps.claimant(job)  # a sweep has one before it has a record
-    stopped = claimant is not None and sweeps.stop(claimant)
-    if (sweep := sweeps.read(job)) is not None and claimant in (None, sweep.driver):
+    claimant = sweep_records.claimant(job)  # a sweep has one before it has a record
+    stopped = claimant is not None and sweep_records.stop(claimant)
+    if (sweep := sweep_records.read(job)) is not None and claimant in (None, sweep.driver):
         records = [record for point in sweep.points if (record := jobs.read(point.name)) is not None]
         if queued := [record for record in records if "slurm" in record.cluster]:
             from fedscale_ext.cluster import slurm_queue
@@ -244,7 +245,7 @@ def stop(job: JobOrSweep) -> None:
                     f"sweep {job}: {number} of {len(queued)} jobs {verb} taken out of Slurm's queue; no other was in it"
                 )
             return
-        stopped = sweeps.stop(sweep.driver) or stopped
+        stopped = sweep_records.stop(sweep.driver) or stopped
     if claimant is not None or sweep is not None:
         print(f"sweep {job} is {'stopped' if stopped else 'not running'}")
         return
@@ -295,10 +296,11 @@ def status(job: OptionalJobName = None) -> None:
 
     Example: fedscale driver status fedavg_digits
     """
-    from fedscale_ext.driver import jobs, sweeps
+    from fedscale_ext.driver import jobs
+    from fedscale_ext.driver.sweeps import sweep_records
     from fedscale_ext.driver.tables import console, print_table
 
-    of_sweep = sweeps.jobs_of(job) if job is not None and job not in jobs.names() else {}
+    of_sweep = sweep_records.jobs_of(job) if job is not None and job not in jobs.names() else {}
     if job is None or of_sweep:
         rows = [job_status.row_in_sweep(name, run) for name, run in of_sweep.items()] or [
             job_status.row(name) for name in jobs.names()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def facts(record: "Job") -> dict[str, str]:
     """What is known of a job, by title; empty where nothing is."""
     from fedscale_ext.driver import jobs
-    from fedscale_ext.metrics.restarts import count_restarts
+    from fedscale_ext.metrics.job_folder.restarts import count_restarts
 
     record = _with_last_round(record)
     known = {
@@ -99,7 +99,7 @@ def row_in_sweep(name: str, run: Path | None) -> list[str]:
     """A job of a sweep whose folder there is ``run``, None before it begins: its record may be of another run."""
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
-    from fedscale_ext.metrics.names import HEADER
+    from fedscale_ext.metrics.job_folder.file_names import HEADER
 
     try:
         record = jobs.read(name)

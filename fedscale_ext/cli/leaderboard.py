@@ -124,10 +124,10 @@ def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
 def _of_sweep(loaded: "Sequence[LoadedJob]") -> "list[Tuned] | None":
     """What a sweep tried whose arm these jobs are; None where they are of no sweep with a grid, of several arms, or
     of runs outside the sweep."""
-    from fedscale_ext.driver import sweeps
+    from fedscale_ext.driver.sweeps import sweep_records
     from fedscale_ext.report.leaderboard.entry import Tuned
 
-    sweep = sweeps.of_job(loaded[0].name)
+    sweep = sweep_records.of_job(loaded[0].name)
     if sweep is None or not sweep.grid:
         return None
     folders = [each.folder.resolve() for each in loaded]

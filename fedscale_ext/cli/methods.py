@@ -104,7 +104,7 @@ def show(
 
 def _settings_of_largest(log_dir: Path, summary: dict[str, Any]) -> str:
     """Say by which settings another job trains the largest model, if possible on devices that afford the same."""
-    from fedscale_ext.metrics.models import model_file
+    from fedscale_ext.metrics.job_folder.model_files import model_file
 
     largest = max(summary["models"], key=lambda model: model["cost"]["forward_macs"])
     spec, weakest = model_file(log_dir, largest["key"]).with_suffix(".json"), _weakest_model(log_dir, summary)
@@ -123,7 +123,7 @@ def _weakest_model(log_dir: Path, summary: dict[str, Any]) -> str | None:
     """
     from fedscale_ext.config.methods import method_class, method_names
     from fedscale_ext.report.job.loading import load_job
-    from fedscale_ext.server.method_traits import MethodTraits
+    from fedscale_ext.server.method_base.method_traits import MethodTraits
 
     config, method = summary["config"], summary["method"]
     if config.get("capacity_model"):
@@ -172,7 +172,7 @@ def list_methods() -> None:
     from fedscale_ext.config.methods import method_class, method_names
     from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.tables import console, print_table
-    from fedscale_ext.server.method_traits import About
+    from fedscale_ext.server.method_base.method_traits import About
 
     rows = []
     for name in method_names():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.folders import new_folder
+from fedscale_ext.util.temporary_folders import new_folder
 
 # packages that run as they are, under the name that stands for the user's
 _SKELETON = Path(__file__).with_name("skeleton")

@@ -13,8 +13,8 @@ from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.core.errors import UserError, listed
 
 if TYPE_CHECKING:
-    from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
-    from fedscale_ext.population.describe import Spread
+    from fedscale_ext.population.traces.columns import AvailabilityTrace, CapacityTrace
+    from fedscale_ext.population.traces.statistics import Spread
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -51,8 +51,8 @@ def inspect(
 
     Example: fedscale traces inspect client_device_capacity client_behave_trace --plot traces.png
     """
-    from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
-    from fedscale_ext.population.traces import read_trace
+    from fedscale_ext.population.traces.columns import AvailabilityTrace, CapacityTrace
+    from fedscale_ext.population.traces.reading import read_trace
     from fedscale_ext.report.plots.trace_plots import check_plot, plot_traces
 
     if plot is not None:
@@ -92,8 +92,8 @@ def convert(
 
     Example: fedscale traces convert client_behave_trace data/traces/availability.npz
     """
-    from fedscale_ext.population.traces import read_trace
-    from fedscale_ext.population.write_traces import write_trace
+    from fedscale_ext.population.traces.reading import read_trace
+    from fedscale_ext.population.traces.writing import write_trace
 
     if target.resolve() == source.resolve():
         raise UserError(f"{target} is the trace itself: name another file to write")
@@ -117,8 +117,8 @@ def synthesize(
 
     Example: fedscale traces synthesize 1000 --seed 7 -o data/traces
     """
-    from fedscale_ext.population.resample import resample_availability, resample_capacity
-    from fedscale_ext.population.write_traces import write_trace
+    from fedscale_ext.population.traces.resampling import resample_availability, resample_capacity
+    from fedscale_ext.population.traces.writing import write_trace
 
     if not 1 <= devices <= _MOST:
         raise UserError(f"{devices} devices cannot be drawn: name a number from 1 to {_MOST:,}")
@@ -141,8 +141,8 @@ def synthesize(
 
 
 def _what(trace: "CapacityTrace | AvailabilityTrace") -> str:
-    from fedscale_ext.population.columns import CapacityTrace
-    from fedscale_ext.population.describe import reached
+    from fedscale_ext.population.traces.columns import CapacityTrace
+    from fedscale_ext.population.traces.statistics import reached
 
     drawn = "resampled from published marginals" if trace.resampled else "as traced"
     if trace.client_id.dtype.kind == "U":
@@ -153,14 +153,14 @@ def _what(trace: "CapacityTrace | AvailabilityTrace") -> str:
 
 
 def _key(trace: "CapacityTrace | AvailabilityTrace") -> str:
-    from fedscale_ext.population.columns import CapacityTrace
+    from fedscale_ext.population.traces.columns import CapacityTrace
 
     return "device_conf_file" if isinstance(trace, CapacityTrace) else "device_avail_file"
 
 
 def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
-    from fedscale_ext.population.describe import capacity_spreads, histogram
-    from fedscale_ext.population.trace_notes import capacity_note
+    from fedscale_ext.population.traces.notes import capacity_note
+    from fedscale_ext.population.traces.statistics import capacity_spreads, histogram
 
     print(f"{path}: {_what(trace)}")
     print(f"slowest to fastest: {trace.computation_ms.max() / trace.computation_ms.min():.3g} times in computation, "
@@ -180,8 +180,8 @@ def _show_capacity(path: Path, trace: "CapacityTrace") -> None:
 
 def _show_availability(path: Path, trace: "AvailabilityTrace") -> None:
     from fedscale_ext.data.wording import counted
-    from fedscale_ext.population.describe import online, online_spreads
-    from fedscale_ext.population.trace_notes import availability_note
+    from fedscale_ext.population.traces.notes import availability_note
+    from fedscale_ext.population.traces.statistics import online, online_spreads
 
     presence = online(trace)
     print(f"{path}: {_what(trace)}\n")
@@ -201,7 +201,7 @@ def _print_note(note: str | None) -> None:
 
 def _show_spreads(title: str, spreads: "list[Spread]") -> None:
     from fedscale_ext.driver.tables import console, print_table
-    from fedscale_ext.population.describe import QUANTILES
+    from fedscale_ext.population.traces.statistics import QUANTILES
 
     rows = [[spread.name, *map(_figure, spread.quantiles)] for spread in spreads]
     print_table(console(), [title, *(f"{level} %" for level in QUANTILES)], rows)

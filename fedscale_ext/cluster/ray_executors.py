@@ -26,7 +26,7 @@ from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.events import print_event
 from fedscale_ext.driver import preparation
 from fedscale_ext.driver.crew import Crew
-from fedscale_ext.driver.sweep import Way
+from fedscale_ext.driver.sweeps.sweep import Way
 from fedscale_ext.transport.endpoint import host_address, is_loopback
 from fedscale_ext.util.token import read_token, token_in_memory
 

@@ -11,13 +11,14 @@ from fedscale_ext.cluster.slurm_task import FOLDER, write_plan
 from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import JobConfig, load_config, read_conf
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, preparation, sweep_plan, sweeps
+from fedscale_ext.driver import jobs, preparation
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display, counted
 from fedscale_ext.driver.resumption import checked_run, resume_keys
 from fedscale_ext.driver.supervision import has_checkpoint, has_results
-from fedscale_ext.driver.sweep import ENDING
-from fedscale_ext.driver.sweeps import Sweep
+from fedscale_ext.driver.sweeps import sweep_plan, sweep_records
+from fedscale_ext.driver.sweeps.sweep import ENDING
+from fedscale_ext.driver.sweeps.sweep_records import Sweep
 from fedscale_ext.report.job.loading import load_job
 
 
@@ -66,9 +67,9 @@ def submit_sweep(
     for note in filter(None, (plan.repeats, idle_keys(*plan.configs))):
         display.notice(note)
     with contextlib.ExitStack() as held:
-        held.enter_context(sweeps.claim(name))
+        held.enter_context(sweep_records.claim(name))
         lasts = [held.enter_context(_claim(point.name)) for point in plan.points]
-        before = sweeps.read(name) if resume else None
+        before = sweep_records.read(name) if resume else None
         folders = dict(before.runs) if before is not None else {}
         new = []
         for point, config, last in zip(plan.points, plan.configs, lasts, strict=True):
@@ -81,17 +82,17 @@ def submit_sweep(
             if job is not None:
                 new.append(job)
                 folders[point.name] = str(job.log_dir)
-        values = sweeps.tried(sweep_plan.read_grid(grid), before)
-        left_out = sweeps.left_out(plan.points, before)
+        values = sweep_records.tried(sweep_plan.read_grid(grid), before)
+        left_out = sweep_records.left_out(plan.points, before)
         points = (*plan.points, *left_out)
         folder = Path(first.fedscale.log_path, "logs", name, FOLDER).absolute()
         held.enter_context(_removed_if_refused(folder))
         if new:
             enqueue(new, folder, name, asked)
-        sweeps.write_conf(name, file.content)
-        sweeps.write(Sweep(name, conf, tuple(overrides), values, points, Proc.of("sweep", os.getpid()), folders))
+        sweep_records.write_conf(name, file.content)
+        sweep_records.write(Sweep(name, conf, tuple(overrides), values, points, Proc.of("sweep", os.getpid()), folders))
     if left_out:
-        display.notice(sweeps.left_out_sentence(left_out))
+        display.notice(sweep_records.left_out_sentence(left_out))
     done = len(plan.points) - len(new)
     if not new:
         display.notice(f"sweep {name}: nothing is queued, as all of these jobs are done; raise rounds to go on")

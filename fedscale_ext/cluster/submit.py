@@ -25,8 +25,8 @@ from fedscale_ext.driver.run import Outcome, Run
 from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.setup_commands import plain_commands
 from fedscale_ext.driver.supervision import Restarts
-from fedscale_ext.driver.sweep import Way
-from fedscale_ext.metrics.restarts import drop_restarts
+from fedscale_ext.driver.sweeps.sweep import Way
+from fedscale_ext.metrics.job_folder.restarts import drop_restarts
 
 _STOP_S = 22.0  # a submitted job is stopped within 20 s, on all of its hosts
 _AT_ONCE = 16  # hosts that are asked side by side

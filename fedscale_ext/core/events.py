@@ -15,7 +15,7 @@ The key ``event`` names the kind of each; the other fields are::
     progress  | methods/moss, methods/fedoras | round, what, passing               | driver/progress.py
               | entry/job_check.py            | what                               | driver/job_checks.py
     transform | methods/fedtrans              | round, parent, child, what         | driver/progress.py
-    notice    | server/method_tools.py,       | message                            | driver/run.py, driver/jobs.py,
+    notice    | server/method_base,           | message                            | driver/run.py, driver/jobs.py,
               | entry/in_process.py,          |                                    | driver/progress.py,
               | cluster/ray_executors.py      |                                    | entry/job_check.py
     trained   | server/aggregator.py          |                                    | driver/run.py

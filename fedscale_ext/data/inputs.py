@@ -12,15 +12,15 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import shape_text
-from fedscale_ext.data.data_folder import CSV_FOLDER
+from fedscale_ext.data.decoding.images import decode, png_bytes
+from fedscale_ext.data.decoding.sample_files import decode_sample
 from fedscale_ext.data.formats.folder import IMAGE_ENDINGS, natural
 from fedscale_ext.data.formats.npz_file import NpzSource
-from fedscale_ext.data.images import decode, png_bytes
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.notes import SampleNotes
-from fedscale_ext.data.layout import describe, read_layout
+from fedscale_ext.data.layout.data_folder import CSV_FOLDER
+from fedscale_ext.data.layout.files import describe, read_layout
 from fedscale_ext.data.registry import Shape, known
-from fedscale_ext.data.samples import decode_sample
 
 Inputs = Iterator[tuple[str, np.ndarray]]
 """Name and sample [C, H, W] of each input."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.cache import FOLDER as CACHE
+from fedscale_ext.data.decoding.cache import FOLDER as CACHE
 from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.util.reading import MEGA, open_plain
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from fedscale_ext.core.errors import UserError, listed
-from fedscale_ext.data.data_folder import data_folder
-from fedscale_ext.data.layout import DESCRIPTION, Description, describe, names_in, read_description
+from fedscale_ext.data.layout.data_folder import data_folder
+from fedscale_ext.data.layout.files import DESCRIPTION, Description, describe, names_in, read_description
 from fedscale_ext.data.public_draw import PublicDraw, choose
 from fedscale_ext.data.registry import Shape, known
 from fedscale_ext.data.store import DataSet, open_data_set

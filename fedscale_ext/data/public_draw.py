@@ -9,7 +9,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.dirichlet import log_gamma
+from fedscale_ext.data.importing.dirichlet import log_gamma
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,12 @@ from fedscale_ext.config.job_config import JobConfig, load_config, to_argv
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.data.weights_files import names_path
-from fedscale_ext.driver import preparation, runs, sweep_plan
+from fedscale_ext.driver import preparation, runs
 from fedscale_ext.driver.processes import Exit, Interrupt, Processes, ProcessEvent
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.driver.screen import Screen
 from fedscale_ext.driver.setup_commands import plain_commands
+from fedscale_ext.driver.sweeps import sweep_plan
 from fedscale_ext.util.package import PACKAGE
 
 _MODULE = "fedscale_ext.entry.job_check"

@@ -13,8 +13,8 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.methods import check_name
 from fedscale_ext.config.model_names import surely_takes
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.data_folder import data_folder
-from fedscale_ext.data.layout import describe
+from fedscale_ext.data.layout.data_folder import data_folder
+from fedscale_ext.data.layout.files import describe
 from fedscale_ext.data.registry import is_text
 from fedscale_ext.util.reading import MEGA, read_json
 

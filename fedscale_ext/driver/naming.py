@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver import jobs
 from fedscale_ext.driver.jobs import DamagedRecord
-from fedscale_ext.metrics.names import HEADER
+from fedscale_ext.driver.sweeps import sweep_records
+from fedscale_ext.metrics.job_folder.file_names import HEADER
 
 
 class NamedJobs(NamedTuple):
@@ -67,7 +68,7 @@ def _find(word: str) -> NamedJobs:
     if (path / HEADER).is_file():
         return NamedJobs([path], [])
     # a sweep's arm may be called as a job is: then the job is meant
-    runs = {} if word in jobs.names() else sweeps.jobs_of(word)
+    runs = {} if word in jobs.names() else sweep_records.jobs_of(word)
     if not runs:
         if path.is_dir() and word not in jobs.names():  # a method's package may be called as its job
             raise UserError(f"{path} is no log folder of a job: it holds no {HEADER}{_below(path)}")

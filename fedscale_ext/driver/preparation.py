@@ -23,14 +23,14 @@ from fedscale_ext.config.executor_slots import executor_configs, executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import EVENTS_VARIABLE
-from fedscale_ext.data.data_folder import data_folder
+from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.driver.jobs import Job, check_name
 from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.processes import Exit, Interrupt, ProcessEvent
 from fedscale_ext.driver.setup_commands import check_program, plain_commands
 from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE
-from fedscale_ext.metrics.names import NEEDS_WANDB, WANDB_LOGIN
+from fedscale_ext.metrics.job_folder.file_names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
 from fedscale_ext.util.package import PACKAGE
 from fedscale_ext.util.token import read_token

@@ -18,7 +18,7 @@ from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.resumption import checked_run, resume_advice, resume_keys
 from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.supervision import Restarts, can_go_on, has_results, is_resumed, resuming
-from fedscale_ext.metrics.restarts import drop_restarts, note_restart
+from fedscale_ext.metrics.job_folder.restarts import drop_restarts, note_restart
 from fedscale_ext.util.token import new_token
 
 _CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it

@@ -14,7 +14,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.named_files import FileDigests, differing_files, file_digests
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.supervision import checkpoints, has_checkpoint
-from fedscale_ext.metrics.names import HEADER
+from fedscale_ext.metrics.job_folder.file_names import HEADER
 from fedscale_ext.util.reading import MEGA, read_json
 
 START_ANEW = "resume it with the settings that it was started with, or start it anew without --resume"

@@ -29,7 +29,7 @@ from fedscale_ext.entry.in_process import without_port
 from fedscale_ext.entry.launch import prepare_process, run_guarded
 from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.server.announcements import ready_event
-from fedscale_ext.training.augment import Augmentation
+from fedscale_ext.training.augmentation.pictures import Augmentation
 from fedscale_ext.transport.registration import read_registration, registration
 from fedscale_ext.util.quantities import quantity
 from fedscale_ext.util.reading import MEGA, read_json

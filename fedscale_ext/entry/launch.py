@@ -36,7 +36,7 @@ def run_rank() -> None:
 def executor_class(name: str) -> type:
     """The executor class of a method: its aggregator's ``Executor``."""
     from fedscale_ext.config.methods import method_class
-    from fedscale_ext.server.method_traits import MethodTraits
+    from fedscale_ext.server.method_base.method_traits import MethodTraits
 
     method: type[MethodTraits] = method_class(name)
     return method.Executor

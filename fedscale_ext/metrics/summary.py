@@ -23,9 +23,9 @@ from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mas
 from fedscale_ext.metrics.by_class import class_summary
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, storage
-from fedscale_ext.metrics.jsonable import plain
+from fedscale_ext.metrics.job_folder.jsonable import plain
+from fedscale_ext.metrics.job_folder.round_records import trained_clients
 from fedscale_ext.metrics.perplexity import perplexity
-from fedscale_ext.metrics.records import trained_clients
 from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.commit import commit

@@ -2,8 +2,8 @@
 
 from fedscale_ext.core.model_spec import Axis, Cost, Layout, ModelSpec
 from fedscale_ext.models.cost import cost
-from fedscale_ext.models.dense import dense
 from fedscale_ext.models.files import configured_spec
+from fedscale_ext.models.layers.dense import dense
 from fedscale_ext.models.registry import (
     build,
     drawn_by,
@@ -15,8 +15,8 @@ from fedscale_ext.models.registry import (
     parameter_names,
     searched,
 )
+from fedscale_ext.models.resizing import check_resizable, group_widths, resized, scaled
 from fedscale_ext.models.taps import taps
-from fedscale_ext.models.widths import check_resizable, group_widths, resized, scaled
 
 __all__ = [
     "Axis",

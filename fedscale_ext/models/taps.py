@@ -16,7 +16,7 @@ from torch.func import functional_call
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.spec_cache import cached_by_spec
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.final_layer import deepest
 from fedscale_ext.models.registry import family, searched, skeleton
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedscale_ext.population.columns import AvailabilityTrace
+from fedscale_ext.population.traces.columns import AvailabilityTrace
 
 # Times are whole microseconds inside. The remainder by a period is then exact, so that a client is
 # online exactly at the time that next_online returns, whatever the rounding of floats.

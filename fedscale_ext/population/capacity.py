@@ -23,9 +23,9 @@ def capacities(
 
     Rule ``deadline``: the largest model whose computation and communication fit ``deadline_s``. A larger model is
     assumed to have as many bytes per MAC as the smallest one; one with more takes longer, which the job reports
-    (``server/deadline.py``). Rule ``computation``: proportional to speed, T_c = MAC(M_0) lat_max / lat_c. FedTrans
-    compares models' MACs with a client's "hardware capability" (section 4.2), but names no formula; this is our
-    reading. The smallest model fits every device under both rules.
+    (``server/deadline_notices.py``). Rule ``computation``: proportional to speed, T_c = MAC(M_0) lat_max / lat_c.
+    FedTrans compares models' MACs with a client's "hardware capability" (section 4.2), but names no formula; this is
+    our reading. The smallest model fits every device under both rules.
 
     Args:
         population: The devices.

@@ -9,10 +9,10 @@ import numpy as np
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.availability import Availability
-from fedscale_ext.population.matching import match_rows
-from fedscale_ext.population.resample import resample_availability, resample_capacity
-from fedscale_ext.population.trace_notes import availability_note, capacity_note
-from fedscale_ext.population.traces import read_availability, read_capacity
+from fedscale_ext.population.traces.matching import match_rows
+from fedscale_ext.population.traces.notes import availability_note, capacity_note
+from fedscale_ext.population.traces.reading import read_availability, read_capacity
+from fedscale_ext.population.traces.resampling import resample_availability, resample_capacity
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The aggregator of a job: one round in the order in which the data flows.
 
 select -> assign -> schedule -> train -> aggregate -> evolve -> evaluate -> record. Methods subclass
-:class:`MultiModelAggregator` and fill in the hooks of :class:`~fedscale_ext.server.hooks.MethodHooks`.
+:class:`MultiModelAggregator` and fill in the hooks of :class:`~fedscale_ext.server.method_base.hooks.MethodHooks`.
 """
 
 import dataclasses
@@ -19,27 +19,27 @@ from fedscale_ext.core.types import RoundRecord, State, Update, WorkItem
 from fedscale_ext.data.job_data import public_notice, source_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
-from fedscale_ext.metrics.chain import MEASURED, MODELS
-from fedscale_ext.metrics.lines import Mark
+from fedscale_ext.metrics.job_folder.chain import MEASURED, MODELS
+from fedscale_ext.metrics.job_folder.json_lines import Mark
 from fedscale_ext.metrics.scheduled_tests import evaluation_is_due
 from fedscale_ext.metrics.summary import JobResult, floors, job_header
 from fedscale_ext.population.population import load_population
-from fedscale_ext.population.selection import select, select_from_groups
+from fedscale_ext.population.selection.participants import select, select_from_groups
 from fedscale_ext.server.announcements import faults_notice, offline_notice, ready_event, round_event, untrained_notice
-from fedscale_ext.server.dispatcher import Dispatcher
-from fedscale_ext.server.divergence import end_notice
+from fedscale_ext.server.checkpoints.job_checkpoints import METHOD, JobCheckpoints, Origin, Progress, Stateful
 from fedscale_ext.server.eligibility import device_capacities, eligible_clients, online_clients, report_data, task_of
 from fedscale_ext.server.final_tests import run_final_tests
 from fedscale_ext.server.guided_selection import guided
-from fedscale_ext.server.hook_checks import checked_candidates, checked_figures, checked_items, checked_text
-from fedscale_ext.server.hooks import MethodHooks
-from fedscale_ext.server.job_checkpoints import METHOD, JobCheckpoints, Origin, Progress, Stateful
-from fedscale_ext.server.method_traits import reestimates_statistics
+from fedscale_ext.server.method_base.hook_checks import checked_candidates, checked_figures, checked_items, checked_text
+from fedscale_ext.server.method_base.hooks import MethodHooks
+from fedscale_ext.server.method_base.method_traits import reestimates_statistics
 from fedscale_ext.server.privacy import JobPrivacy, check_work
 from fedscale_ext.server.records import JobRecords
-from fedscale_ext.server.round_record import OtherWork, round_record
-from fedscale_ext.server.schedule import Schedule, schedule_round
-from fedscale_ext.server.stopping import budget_spent, converged
+from fedscale_ext.server.round.dispatcher import Dispatcher
+from fedscale_ext.server.round.divergence import end_notice
+from fedscale_ext.server.round.round_record import OtherWork, round_record
+from fedscale_ext.server.round.stopping import budget_spent, converged
+from fedscale_ext.server.round.stragglers import Schedule, schedule_round
 from fedscale_ext.tasks.kind import JobContext
 from fedscale_ext.transport.registration import ExecutorInfo
 from fedscale_ext.util import full_disk

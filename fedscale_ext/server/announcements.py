@@ -13,10 +13,10 @@ from fedscale_ext.core.errors import listed
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import RoundRecord, is_personal
 from fedscale_ext.metrics.accuracy import accuracy
-from fedscale_ext.metrics.records import trained_clients
+from fedscale_ext.metrics.job_folder.round_records import trained_clients
 from fedscale_ext.population.population import Population
 from fedscale_ext.report.job.tables import seconds
-from fedscale_ext.server.method_traits import MethodTraits, untrained_weights
+from fedscale_ext.server.method_base.method_traits import MethodTraits, untrained_weights
 from fedscale_ext.transport.unit_retries import fault_summary
 
 _NAMED = 20  # clients that a notice names; the log has all

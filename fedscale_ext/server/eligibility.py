@@ -16,7 +16,7 @@ from fedscale_ext.data.wording import counted
 from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.population.capacity import capacities
 from fedscale_ext.population.population import Population
-from fedscale_ext.server.hooks import MethodHooks
+from fedscale_ext.server.method_base.hooks import MethodHooks
 from fedscale_ext.transport.registration import ExecutorInfo
 
 NEVER_ONLINE = "no client that may train is ever online: check device_avail_file, filter_less and filter_more"

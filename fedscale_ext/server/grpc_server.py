@@ -25,10 +25,10 @@ from fedscale_ext.core import events
 from fedscale_ext.core.errors import JobFailed, UserError, one_line
 from fedscale_ext.core.failures import LONGEST
 from fedscale_ext.data.job_data import local_digest
-from fedscale_ext.metrics.wandb_run import open_run, without_token
+from fedscale_ext.metrics.trackers.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
-from fedscale_ext.server.encoded_models import EncodedModels, SentModels
-from fedscale_ext.server.job_checkpoints import data_digest_before
+from fedscale_ext.server.checkpoints.job_checkpoints import data_digest_before
+from fedscale_ext.server.round.encoded_models import EncodedModels, SentModels
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, SENDER
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event

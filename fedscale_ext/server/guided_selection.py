@@ -14,9 +14,9 @@ from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State, Update, WorkItem
 from fedscale_ext.models import parameter_names
 from fedscale_ext.population.clock import completion_times
-from fedscale_ext.population.oort import Oort, OortKeys
-from fedscale_ext.population.pyramidfl import dropout_ratios, lengthened
-from fedscale_ext.server.schedule import Schedule, client_times
+from fedscale_ext.population.selection.oort import Oort, OortKeys
+from fedscale_ext.population.selection.pyramidfl import dropout_ratios, lengthened
+from fedscale_ext.server.round.stragglers import Schedule, client_times
 from fedscale_ext.tasks.kind import JobContext
 
 
@@ -28,7 +28,7 @@ def guided(job: JobContext) -> "Guided | None":
 
 
 class Guided:
-    """Oort (:mod:`fedscale_ext.population.oort`): a client's utility comes with each update.
+    """Oort (:mod:`fedscale_ext.population.selection.oort`): a client's utility comes with each update.
 
     Of a client with several models it is their mean. Until a client has trained, its round is taken to last as long as
     with the largest model of the first pool that its device affords.

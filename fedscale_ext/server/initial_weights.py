@@ -13,7 +13,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.data.weights_files import weights_file
-from fedscale_ext.metrics.models import is_model_file, load_model
+from fedscale_ext.metrics.job_folder.model_files import is_model_file, load_model
 from fedscale_ext.models.pretrained import fitted, read_weights
 from fedscale_ext.models.registry import skeleton
 

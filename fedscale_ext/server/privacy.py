@@ -11,10 +11,10 @@ import torch
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.population.selection import select, select_each
+from fedscale_ext.population.selection.participants import select, select_each
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.privacy.mechanism import adapted_norm, bit_noise, change_noise, noised_mean
-from fedscale_ext.server.method_traits import Feature, MethodTraits, exclusion, reestimates_statistics
+from fedscale_ext.server.method_base.method_traits import Feature, MethodTraits, exclusion, reestimates_statistics
 
 if TYPE_CHECKING:
     from fedscale_ext.core.types import State, WorkItem

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.core.types import RoundRecord, State
-from fedscale_ext.metrics.clients import write_clients
-from fedscale_ext.metrics.internal_states import drop_states, write_states
-from fedscale_ext.metrics.lines import Mark
-from fedscale_ext.metrics.models import save_models
-from fedscale_ext.metrics.recorder import Recorder
-from fedscale_ext.metrics.records import LAST
-from fedscale_ext.metrics.restarts import count_restarts
+from fedscale_ext.metrics.job_folder.clients_file import write_clients
+from fedscale_ext.metrics.job_folder.internal_states import drop_states, write_states
+from fedscale_ext.metrics.job_folder.json_lines import Mark
+from fedscale_ext.metrics.job_folder.model_files import save_models
+from fedscale_ext.metrics.job_folder.recorder import Recorder
+from fedscale_ext.metrics.job_folder.restarts import count_restarts
+from fedscale_ext.metrics.job_folder.round_records import LAST
 from fedscale_ext.metrics.summary import JobResult, summarise, write_summary
-from fedscale_ext.metrics.wandb_run import WandbRun
+from fedscale_ext.metrics.trackers.wandb_run import WandbRun
 from fedscale_ext.report.job.end_files import drop_end
 from fedscale_ext.report.job.own_tables import text_tables
 from fedscale_ext.report.job.tables import summary_table, write_markdown

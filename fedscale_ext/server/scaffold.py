@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedscale_ext.core.types import Model, State, WorkItem
 from fedscale_ext.models import parameter_names
-from fedscale_ext.submodels.coverage import grid
+from fedscale_ext.submodels.extraction import grid
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientTensors
 

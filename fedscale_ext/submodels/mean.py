@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.types import Coverage, Entries, State
-from fedscale_ext.submodels.coverage import grid
+from fedscale_ext.submodels.extraction import grid
 
 
 class CountMean:

@@ -10,7 +10,7 @@ from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import IndexMap, Model, Part, State
 from fedscale_ext.models.registry import tied_names
-from fedscale_ext.submodels.coverage import coverage, extract
+from fedscale_ext.submodels.extraction import coverage, extract
 
 
 class ModelPool:

@@ -22,10 +22,10 @@ from torch import nn
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Evaluation, WorkItem
-from fedscale_ext.tasks.answer_checks import check_missing, check_test_figures
+from fedscale_ext.tasks.answers.answer_checks import check_missing, check_test_figures
+from fedscale_ext.tasks.answers.client_answers import answers_to_tests, report_untested
 from fedscale_ext.tasks.bn_statistics import measure_on_client
-from fedscale_ext.tasks.client_answers import answers_to_tests, report_untested
-from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
+from fedscale_ext.tasks.evaluation_figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.unit_planning import SPREAD, plan_units
 from fedscale_ext.training.local_training import seed_layers

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import EvaluationPlan, State, members
-from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.layers.dropout import Dropout
+from fedscale_ext.tasks.answers.update_checks import Rejected, checked_tensors
 from fedscale_ext.tasks.evaluate import served
-from fedscale_ext.tasks.figures import pieces
+from fedscale_ext.tasks.evaluation_figures import pieces
 from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
-from fedscale_ext.tasks.update_checks import Rejected, checked_tensors
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Dropped, Unit
 

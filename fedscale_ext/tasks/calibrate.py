@@ -23,7 +23,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.registry import is_text
-from fedscale_ext.tasks.answer_checks import LONGEST_S
+from fedscale_ext.tasks.answers.answer_checks import LONGEST_S
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.workbench import can_factor
 from fedscale_ext.training.local_training import train_alone

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedscale_ext.core.types import State, WorkItem
+from fedscale_ext.tasks.answers.update_checks import checked_tensors
 from fedscale_ext.tasks.client_files import CachedAt, ClientFiles
-from fedscale_ext.tasks.update_checks import checked_tensors
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.leases import ExecutorProcess
 

@@ -9,11 +9,19 @@ from fedscale.cloud import commons
 from fedscale_ext.core.auc import Auc, AucSums, combined, histograms_of, pooled
 from fedscale_ext.core.confusion import Confusion, concatenated, gathered
 from fedscale_ext.core.types import Evaluation, EvaluationPlan, Task, WorkItem, members
-from fedscale_ext.tasks.answer_checks import check_test_figures
-from fedscale_ext.tasks.auc import AUC, auc_section, read_auc
+from fedscale_ext.tasks.answers.answer_checks import check_test_figures
+from fedscale_ext.tasks.answers.auc import AUC, auc_section, read_auc
+from fedscale_ext.tasks.answers.confusion import CLASSES, SECTION, confusion_section, read_confusion
 from fedscale_ext.tasks.client_tensors import ClientState
-from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section, read_confusion
-from fedscale_ext.tasks.figures import COLUMNS, MASK, counted, figures_section, pieces, read_figures, test_clients
+from fedscale_ext.tasks.evaluation_figures import (
+    COLUMNS,
+    MASK,
+    counted,
+    figures_section,
+    pieces,
+    read_figures,
+    test_clients,
+)
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport.units import Dropped, Unit
 from fedscale_ext.transport.wire import Section

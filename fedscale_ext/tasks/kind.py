@@ -2,9 +2,9 @@
 
 The kinds are the files that ``kinds.py`` lists, each with both halves; the other files of this folder are parts that
 kinds share. The server's half plans units and gathers their answers; it gets a :class:`Dispatcher`. The executor's half
-does one unit; it gets a :class:`Worker`. Training is the exception: ``server/dispatcher.py`` and ``server/collect.py``
-gather its answers, since these need the method's hooks. A method adds a kind by a class attribute ``kinds`` of its
-executor (``methods/fedoras/judge_task.py``); nothing else changes.
+does one unit; it gets a :class:`Worker`. Training is the exception: ``server/round/dispatcher.py`` and
+``server/round/collect.py`` gather its answers, since these need the method's hooks. A method adds a kind by a class
+attribute ``kinds`` of its executor (``methods/fedoras/judge_task.py``); nothing else changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from fedscale_ext.data.store import DataSet
 from fedscale_ext.population.population import Population
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.client_tensors import ClientTensors
-from fedscale_ext.tasks.figures import MASK
+from fedscale_ext.tasks.evaluation_figures import MASK
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import CohortState

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.tasks.answer_checks import check_seconds
+from fedscale_ext.tasks.answers.answer_checks import check_seconds
 from fedscale_ext.tasks.around_training import AroundTraining
 from fedscale_ext.tasks.bn_statistics import BatchNormStatistics
 from fedscale_ext.tasks.calibrate import Calibrate

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedscale_ext.core.types import Evaluation, WorkItem, members
-from fedscale_ext.tasks.answer_checks import check_missing, check_test_figures
+from fedscale_ext.tasks.answers.answer_checks import check_missing, check_test_figures
+from fedscale_ext.tasks.answers.client_answers import answers_to_tests, report_untested
 from fedscale_ext.tasks.bn_statistics import measure_on_client
-from fedscale_ext.tasks.client_answers import answers_to_tests, report_untested
-from fedscale_ext.tasks.figures import (
+from fedscale_ext.tasks.evaluation_figures import (
     COLUMNS,
     MASK,
     classes_present,

@@ -15,7 +15,7 @@ from fedscale_ext.core.failures import diverged
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import Coverage, State
 from fedscale_ext.privacy.mechanism import clip_factor
-from fedscale_ext.submodels.coverage import grid
+from fedscale_ext.submodels.extraction import grid
 from fedscale_ext.training.factored import FactoredWeights
 from fedscale_ext.training.label_mask import class_rows
 from fedscale_ext.training.resident import CohortState

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from fedscale_ext.core.types import Evaluation, WorkItem, is_personal, members
-from fedscale_ext.tasks.answer_checks import check_test_figures
+from fedscale_ext.tasks.answers.answer_checks import check_test_figures
 from fedscale_ext.tasks.client_tensors import ClientState
-from fedscale_ext.tasks.figures import COLUMNS, figures_section, pieces, test_clients
+from fedscale_ext.tasks.evaluation_figures import COLUMNS, figures_section, pieces, test_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Dropped, Unit

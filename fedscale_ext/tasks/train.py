@@ -14,7 +14,8 @@ from fedscale_ext.core.failures import LONGEST, diverged
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.models import parameter_names
-from fedscale_ext.tasks.answer_checks import is_number, is_plain
+from fedscale_ext.tasks.answers.answer_checks import is_number, is_plain
+from fedscale_ext.tasks.answers.update_checks import Rejected, check_training_report
 from fedscale_ext.tasks.client_tensors import (
     CONTROL_VARIATES,
     ClientState,
@@ -24,7 +25,6 @@ from fedscale_ext.tasks.client_tensors import (
 )
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.reduction import CLASSES, SUM, UnitSum, faults_in_states
-from fedscale_ext.tasks.update_checks import Rejected, check_training_report
 from fedscale_ext.tasks.workbench import can_factor
 from fedscale_ext.training.label_mask import present
 from fedscale_ext.training.resident import CohortState

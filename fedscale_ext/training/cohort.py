@@ -17,17 +17,17 @@ from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.final_layer import deepest
 from fedscale_ext.models.stacked.network import Stacked
 from fedscale_ext.training import cuda_graph
-from fedscale_ext.training.adam import AdamSteps
 from fedscale_ext.training.label_mask import masked, present
-from fedscale_ext.training.optimizers import Optimizer, Running, optimizer_of
+from fedscale_ext.training.optimizers.adam import AdamSteps
+from fedscale_ext.training.optimizers.choice import Optimizer, Running, optimizer_of
+from fedscale_ext.training.optimizers.sgd import Masks, Steps, stacked_masks
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort, autocast
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.scaffold import stacked_offsets
-from fedscale_ext.training.sgd import Masks, Steps, stacked_masks
 
 if TYPE_CHECKING:
     from fedscale_ext.training.local_training import MultiModelClient

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.data.store import DataSet
-from fedscale_ext.training.augment import Augmentation
+from fedscale_ext.training.augmentation.pictures import Augmentation
 from fedscale_ext.training.samples import ClientSamples
 
 _SHARE = 0.5  # largest share of a GPU's free memory for pixels; several executors may share the GPU

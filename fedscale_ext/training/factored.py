@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.models.stacked.network import Mapped, Stacked
 from fedscale_ext.training.fused_linear import LARGE
-from fedscale_ext.training.sgd import Sgd
+from fedscale_ext.training.optimizers.sgd import Sgd
 
 _BLOCK = 1 << 20  # entries of the clients' summed change in memory at once
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.training.sgd import Sgd, Steps
+from fedscale_ext.training.optimizers.sgd import Sgd, Steps
 
 LARGE = 1 << 20  # smallest number of entries of a weight for which fusing pays
 _BLOCK = 1 << 17  # entries of a block: half a MiB of weights, and as much of momentum
@@ -23,7 +23,7 @@ _BLOCK = 1 << 17  # entries of a block: half a MiB of weights, and as much of mo
 
 @dataclass
 class FusedWeight:
-    """A layer's weight [out, in] with its optimizer, momentum and origin of the prox term, as in :mod:`sgd`."""
+    """A layer's weight [out, in] with its optimizer, momentum and origin of the prox term (``optimizers/sgd.py``)."""
 
     sgd: Sgd
     weight: Tensor

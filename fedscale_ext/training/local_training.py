@@ -14,17 +14,17 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import drawn_rows, hold_out
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.streams import stream
-from fedscale_ext.models.dropout import drawing
-from fedscale_ext.models.final_layer import deepest, input_of
+from fedscale_ext.models.layers.dropout import drawing
+from fedscale_ext.models.layers.final_layer import deepest, input_of
 from fedscale_ext.training.cohort import dropout_generator, train_together
 from fedscale_ext.training.fused_linear import FusedWeight, count_further_uses, counted_calls, fused, split
 from fedscale_ext.training.label_mask import masked, present
-from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.optimizers.choice import optimizer_of
+from fedscale_ext.training.optimizers.sgd import Steps, stacked_masks
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort, autocast
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.training.scaffold import stacked_offsets
-from fedscale_ext.training.sgd import Steps, stacked_masks
 
 
 class Bench(Protocol):

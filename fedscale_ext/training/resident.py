@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.types import State
+from fedscale_ext.models.layers.strided import guard
 from fedscale_ext.models.stacked.network import Mapped, Stacked
 from fedscale_ext.models.stacked.trial import STEPS
-from fedscale_ext.models.strided import guard
 from fedscale_ext.training.cuda_graph import RecordedStep
 from fedscale_ext.training.factored import FactoredWeight, FactoredWeights
-from fedscale_ext.training.optimizers import Optimizer
-from fedscale_ext.training.sgd import Sgd
+from fedscale_ext.training.optimizers.choice import Optimizer
+from fedscale_ext.training.optimizers.sgd import Sgd
 
 CohortState = dict[str, Tensor | FactoredWeights]  # by state name, [clients, *shape]
 

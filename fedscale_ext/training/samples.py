@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.streams import stream
-from fedscale_ext.training.augment import Augmentation
-from fedscale_ext.training.speech_augment import SpeechAugmentation
+from fedscale_ext.training.augmentation.pictures import Augmentation
+from fedscale_ext.training.augmentation.speech import SpeechAugmentation
 
 
 class ClientSamples:

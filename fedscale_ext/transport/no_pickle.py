@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 class NoPickle:
     """A base class to put before FedScale's Aggregator or Executor.
 
-    ``transport/wire.py`` reads and writes messages, ``population/traces.py`` reads traces. A message that FedScale's
-    own code would unpickle never reaches it.
+    ``transport/wire.py`` reads and writes messages, ``population/traces/reading.py`` reads traces. A message that
+    FedScale's own code would unpickle never reaches it.
     """
 
     def deserialize_response(self, responses: Any) -> NoReturn:

@@ -18,7 +18,7 @@ from fedscale_ext.cli.export import export as export_command
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State, personal_version
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.report.job.loading import LoadedJob, load_job
 
 KEYS = {"model": "cnn_small", "rounds": 1, "progress": False}

@@ -17,7 +17,7 @@ from fedscale_ext.api import result as results
 from fedscale_ext.api.predict import comma_separated, predict
 from fedscale_ext.api.served_model import job_data, load_served_model
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.images import write_png
+from fedscale_ext.data.decoding.images import write_png
 from fedscale_ext.data.registry import CHARACTERS
 from fedscale_ext.methods.exchange.client import NearestPrototype
 from fedscale_ext.report.job.loading import LoadedJob, load_job

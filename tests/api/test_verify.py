@@ -20,9 +20,10 @@ from fedscale_ext.api.verify import draw, replayable, spans, verify
 from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.metrics.chain import START, next_link, state_digests
-from fedscale_ext.metrics.jsonable import line
-from fedscale_ext.server import checkpoint_file, records
+from fedscale_ext.metrics.job_folder.chain import START, next_link, state_digests
+from fedscale_ext.metrics.job_folder.jsonable import line
+from fedscale_ext.server import records
+from fedscale_ext.server.checkpoints import checkpoint_file
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 from fedscale_ext.util.token import new_token
 

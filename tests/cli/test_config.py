@@ -6,7 +6,8 @@ import pytest
 
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.presets import data_presets, render, setting_title, startable_methods
-from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver import jobs
+from fedscale_ext.driver.sweeps import sweep_records
 
 from .conftest import FAKES
 
@@ -95,5 +96,5 @@ def test_a_job_is_known_by_its_presets_and_so_is_a_job_of_a_sweep(call, write_co
     )
     assert code == 0, err
     assert jobs.find("two-s0").conf == "fedavg --on femnist"
-    sweep = sweeps.read("two-sweep")
+    sweep = sweep_records.read("two-sweep")
     assert sweep is not None and sweep.conf == "fedavg --on femnist"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedscale_ext.data.cache import FOLDER
+from fedscale_ext.data.decoding.cache import FOLDER
 from fedscale_ext.data.wording import quantile_text
 
 

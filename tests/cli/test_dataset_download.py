@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from file_host import Host, file_host
 
-from fedscale_ext.data import audio
+from fedscale_ext.data.decoding import audio
 from fedscale_ext.data.download import catalogue, get
 from fedscale_ext.data.download.catalogue import WITHOUT_CLIENTS, Downloadable, File, MirroredFiles
 from fedscale_ext.data.download.transfer import Patience

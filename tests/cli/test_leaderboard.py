@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 from written_job import write_job
 
-from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.driver.sweeps import Point, Sweep
+from fedscale_ext.driver.sweeps import sweep_records
+from fedscale_ext.driver.sweeps.sweep_records import Point, Sweep
 
 NOBODY = Proc("driver", 1, 0.0)
 VERSIONS = {"fedscale": "1.0", "fedscale_ext": "0.1.0", "commit": "c0ffee"}
@@ -25,7 +26,7 @@ def five(state, tmp_path):
         points.append(Point(name, "j-learning_rate_0.05", seed, ("learning_rate=0.05", f"seed={seed}")))
     runs = {point.name: str(jobs.find(point.name).log_dir) for point in points}
     grid = {"learning_rate": ["0.01", "0.05"]}
-    sweeps.write(Sweep("j-sweep", "conf", (), grid, tuple(points), NOBODY, runs))
+    sweep_records.write(Sweep("j-sweep", "conf", (), grid, tuple(points), NOBODY, runs))
     return tmp_path
 
 

@@ -61,7 +61,7 @@ def test_commands_that_need_no_torch_do_not_import_it(state, tmp_path, command):
     ("module", "words"),
     [
         ("fedscale_ext.cli.app", ["driver", "start", "fedavg", "--on", "digits", "--seeds", "1,2"]),
-        ("fedscale_ext.driver.sweep", ["driver", "start", "fedavg", "--on", "digits", "--seeds", "1,2"]),
+        ("fedscale_ext.driver.sweeps.sweep", ["driver", "start", "fedavg", "--on", "digits", "--seeds", "1,2"]),
     ],
 )
 def test_an_interrupt_of_imports_ends_without_a_traceback(state, module, words):

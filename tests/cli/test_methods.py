@@ -15,7 +15,7 @@ import fedscale_ext
 from fedscale_ext.cli import methods
 from fedscale_ext.config import methods as registry
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.models import save_models
+from fedscale_ext.metrics.job_folder.model_files import save_models
 from fedscale_ext.report.job.loading import load_job
 
 from .conftest import done

@@ -9,9 +9,10 @@ from written_job import write_job
 
 from fedscale_ext.api.result import load
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, naming, sweeps
+from fedscale_ext.driver import jobs, naming
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.driver.sweeps import Point, Sweep
+from fedscale_ext.driver.sweeps import sweep_records
+from fedscale_ext.driver.sweeps.sweep_records import Point, Sweep
 
 NOBODY = Proc("driver", 1, 0.0)
 
@@ -28,7 +29,7 @@ def remembered(state, tmp_path):
         assert jobs.find(name).log_dir == folder
     points = tuple(Point(f"a-s{seed}", "a", seed, (f"seed={seed}",)) for seed in (0, 1, 2))
     runs = {name: str(jobs.find(name).log_dir) for name in ("a-s0", "a-s1")}
-    sweeps.write(Sweep("a-sweep", "conf", (), {}, points, NOBODY, runs))
+    sweep_records.write(Sweep("a-sweep", "conf", (), {}, points, NOBODY, runs))
     return tmp_path / "logs"
 
 
@@ -43,7 +44,7 @@ def start_anew(logs):
     """The sweep is started anew, and stopped when its first job has a header and its second is about to start."""
     begun = write_job(logs / "a-s0" / "anew", job_name="a-s0", seed=0, rounds=3)
     runs = {"a-s0": str(begun), "a-s1": str(logs / "a-s1" / "anew")}
-    sweeps.write(dataclasses.replace(sweeps.read("a-sweep"), runs=runs))
+    sweep_records.write(dataclasses.replace(sweep_records.read("a-sweep"), runs=runs))
     jobs.write(dataclasses.replace(jobs.find("a-s0"), time_stamp="anew", status="stopped"))
     return begun
 
@@ -134,7 +135,7 @@ def test_damaged_records_and_jobs_among_others_are_left_out_and_named(call, reme
 
     monkeypatch.setattr(comparison_plots, "plots", lambda arms: {})
     monkeypatch.setattr(job_plots, "plots", lambda job: {})
-    record, sweep = jobs.folder("a") / "job.json", sweeps.folder() / "b-sweep.json"
+    record, sweep = jobs.folder("a") / "job.json", sweep_records.folder() / "b-sweep.json"
     record.write_text("{half")
     sweep.write_text("{half")
     (remembered / "a-s1" / "now" / "header.json").write_text("{half")
@@ -147,7 +148,7 @@ def test_damaged_records_and_jobs_among_others_are_left_out_and_named(call, reme
     assert damage in err and damage in (tmp_path / "out/report.html").read_text()
     record.unlink()
     assert call("report", "a", "-o", tmp_path / "out")[0] == 0  # the arm of a sweep that can be read
-    assert sweeps.of_job("a-s0").name == "a-sweep"
+    assert sweep_records.of_job("a-s0").name == "a-sweep"
     code, out, err = call("report", "c", remembered / "a-s1" / "now", "-o", tmp_path / "none")
     assert (code, out, err.count("\n")) == (2, "", 1) and "header.json is damaged" in err
     code, out, err = call("leaderboard", "submit", "c")
@@ -210,6 +211,6 @@ def test_what_is_no_job_is_one_sentence(call, remembered, tmp_path):
     assert message.endswith(f"it holds no header.json; it holds 2 jobs, the newest is {newest}\n")
     assert f"it holds 1 job, the newest is {newest}\n" in call("report", tmp_path / "many" / "a")[2]
     assert call("report")[0] == 2
-    sweeps.write(Sweep("b-sweep", "conf", (), {}, (Point("b-s0", "b", 0, ()),), NOBODY))
+    sweep_records.write(Sweep("b-sweep", "conf", (), {}, (Point("b-s0", "b", 0, ()),), NOBODY))
     with pytest.raises(UserError, match="no job of the sweep b has begun to train yet"):
         naming.find_jobs(["b"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscale_ext.population.resample import resample_capacity
+from fedscale_ext.population.traces.resampling import resample_capacity
 
 SAMPLES = Path(__file__).resolve().parents[2] / "device_traces"
 CAPACITY, AVAILABILITY = SAMPLES / "sample_capacity.csv", SAMPLES / "sample_availability.csv"

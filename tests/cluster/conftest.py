@@ -17,7 +17,7 @@ import yaml
 from tiny_job import tiny_data
 
 import fedscale_ext
-from fedscale_ext.metrics.restarts import count_restarts
+from fedscale_ext.metrics.job_folder.restarts import count_restarts
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")

@@ -19,8 +19,9 @@ from fedscale_ext.cli.driver_commands import app
 from fedscale_ext.cluster import joining, slurm, slurm_queue, slurm_task
 from fedscale_ext.config.job_config import load_config, make_config
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver import jobs
 from fedscale_ext.driver.progress import Display
+from fedscale_ext.driver.sweeps import sweep_records
 from fedscale_ext.util.token import read_token, write_token
 
 submitit = pytest.importorskip("submitit")
@@ -297,7 +298,7 @@ def test_a_sweep_is_one_array_of_which_some_run_at_once(here, job_file, monkeypa
     fake_queue(here / "bin", monkeypatch)
     assert queue_sweep(job_file, 'worker_ips=["a:[2]", "b:[2]"]', f"log_path={here}/out") == 0
     assert "sweep tiny-sweep: 4 jobs queued as one array" in capsys.readouterr().err
-    sweep = sweeps.read("tiny-sweep")
+    sweep = sweep_records.read("tiny-sweep")
     assert sweep is not None and len(sweep.points) == 4
     records = [jobs.find(point.name) for point in sweep.points]
     assert [job.cluster["slurm"] for job in records] == [f"12_{index}" for index in range(4)]
@@ -324,9 +325,9 @@ def test_jobs_that_new_options_do_not_name_stay_in_the_sweep(here, job_file, mon
     fake_queue(here / "bin", monkeypatch)
     words = ('worker_ips=["a:[2]"]', f"log_path={here}/out")
     queue_sweep(job_file, *words, seeds="1")
-    first = sweeps.read("tiny-sweep")
+    first = sweep_records.read("tiny-sweep")
     queue_sweep(job_file, *words, seeds="2", grid=["batch_size=9,11"], resume=True)
-    sweep = sweeps.read("tiny-sweep")
+    sweep = sweep_records.read("tiny-sweep")
     assert [point.seed for point in sweep.points] == [2, 2, 1, 1] and sweep.points[2:] == first.points
     assert sweep.grid == {"batch_size": ["5", "9", "11"]} and first.runs.items() <= sweep.runs.items()
     said = capsys.readouterr().err
@@ -346,7 +347,7 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file, mo
     fake_queue(here / "bin", monkeypatch)
     with run_locally():
         assert queue_sweep(job_file, *words, seeds="1", at_once=None) == 0
-    sweep = sweeps.read("tiny-sweep")
+    sweep = sweep_records.read("tiny-sweep")
     records = [jobs.find(point.name) for point in sweep.points]
     # what submitit writes at a task's end
     results = [Path(job.cluster["folder"], f"{job.cluster['slurm']}_0_result.pkl") for job in records]
@@ -365,7 +366,7 @@ def test_a_sweep_runs_on_submitits_local_executor_and_goes_on(here, job_file, mo
     queue_sweep(job_file, *words, **again)
     assert "1 job queued as one array, 1 done before" in " ".join(capsys.readouterr().err.split())
     assert [jobs.find(job.name).cluster["slurm"] == "12" for job in records] == [False, True]
-    assert sweeps.read("tiny-sweep").points == sweep.points
+    assert sweep_records.read("tiny-sweep").points == sweep.points
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import Shape
 from fedscale_ext.data.registry import KNOWN, known
-from fedscale_ext.server.requirements import check_trained
+from fedscale_ext.server.method_base.requirements import check_trained
 
 METHODS = presets.startable_methods()
 DATA = list(presets.data_presets())

@@ -10,7 +10,7 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.presets import compose
 from fedscale_ext.core.data_names import data_set_name
 from fedscale_ext.data.importing.importers import NpzOptions, import_npz
-from fedscale_ext.data.layout import describe
+from fedscale_ext.data.layout.files import describe
 from fedscale_ext.data.registry import KNOWN, canonical, known
 from fedscale_ext.report.compare.published import TABLE2
 

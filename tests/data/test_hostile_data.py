@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import fedscale_ext.data.sample_csv as sample_csv
+import fedscale_ext.data.layout.sample_csv as sample_csv
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.images import _FORMATS, decode
+from fedscale_ext.data.decoding.images import _FORMATS, decode
 from fedscale_ext.data.importing.importers import import_leaf, import_npz
 from fedscale_ext.data.importing.options import NpzOptions
-from fedscale_ext.data.layout import describe, read_layout
+from fedscale_ext.data.layout.files import describe, read_layout
+from fedscale_ext.data.layout.verify import verify
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.verify import verify
 from tests.mutations import mutated
 
 ROWS = [("a", n % 10) for n in range(6)]

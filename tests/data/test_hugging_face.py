@@ -16,7 +16,7 @@ from fedscale_ext.data.formats.hugging_face import is_saved
 from fedscale_ext.data.importing.importers import import_datasets
 from fedscale_ext.data.importing.options import DatasetsOptions
 from fedscale_ext.data.importing.partition import Partition
-from fedscale_ext.data.layout import read_description
+from fedscale_ext.data.layout.files import read_description
 from fedscale_ext.data.store import DataSet, open_data_set
 
 from .conftest import picture

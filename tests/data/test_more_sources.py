@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.cache import FOLDER
+from fedscale_ext.data.decoding.cache import FOLDER
 from fedscale_ext.data.importing.importers import (
     import_cifar,
     import_folder,

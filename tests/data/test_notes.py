@@ -11,14 +11,14 @@ import pytest
 from PIL import Image
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.images import decode, natural_shape
+from fedscale_ext.data.decoding.images import decode, natural_shape
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.importers import import_folder, import_layout, import_leaf, import_npz, import_parquet
 from fedscale_ext.data.importing.notes import alike_note
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.layout.verify import verify
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.verify import verify
 
 from .conftest import picture
 

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.dirichlet import dirichlet_at_least
+from fedscale_ext.data.importing.dirichlet import dirichlet_at_least
 from fedscale_ext.data.importing.grouping import grouped
 from fedscale_ext.data.importing.options import ImportOptions
 from fedscale_ext.data.importing.partition import KINDS, Partition, follow
 from fedscale_ext.data.importing.shift import Shift
 from fedscale_ext.data.importing.sizes import RULES, sizes
-from fedscale_ext.data.split import group, held_out_count, held_out_mask, with_held_out
+from fedscale_ext.data.layout.split import group, held_out_count, held_out_mask, with_held_out
 
 FIXED = settings(deadline=None, derandomize=True, max_examples=60)
 

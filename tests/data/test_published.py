@@ -14,8 +14,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.importers import import_idx, import_npz, import_stl10, import_svhn, import_unimib
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.layout.verify import verify
 from fedscale_ext.data.store import DataSet, open_data_set
-from fedscale_ext.data.verify import verify
 
 RNG = np.random.default_rng(5)
 IID = Partition("iid", 4)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fedscale_ext.data.layout.verify import verify
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.verify import verify
 
 MakeFolder = Callable[..., Path]
 SHAPE = (1, 28, 28)

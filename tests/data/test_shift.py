@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.images import write_png
+from fedscale_ext.data.decoding.images import write_png
 from fedscale_ext.data.importing.importers import import_folder, import_npz
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.importing.shift import Shift, rotated, shift_words
-from fedscale_ext.data.overview import shift_of
+from fedscale_ext.data.layout.overview import shift_of
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.store import DataSet, open_data_set
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.audio import CLIP, log_mel, square_mfcc, write_wav
+from fedscale_ext.data.decoding.audio import CLIP, log_mel, square_mfcc, write_wav
 from fedscale_ext.data.importing.importers import import_layout, import_npz, import_speech
 from fedscale_ext.data.importing.options import ImportOptions, NpzOptions, SpeechOptions
 from fedscale_ext.data.importing.partition import Partition
+from fedscale_ext.data.layout.verify import verify
 from fedscale_ext.data.registry import SPEECH_WORDS, known
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.data.verify import verify
-from tests.data.test_audio import tone
+from tests.data.decoding.test_audio import tone
 
 pytest.importorskip("librosa", reason="features are computed with librosa")
 

@@ -5,12 +5,12 @@ import pytest
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.data_folder import data_folder
+from fedscale_ext.data.layout.data_folder import data_folder
+from fedscale_ext.data.layout.verify import verify
 from fedscale_ext.data.registry import CHARACTERS, GENERATED_SETS
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.data.synthetic.glyphs import FONTS, draw, templates, writer_style
 from fedscale_ext.data.synthetic.synthesize import GENERATED, synthesize
-from fedscale_ext.data.verify import verify
 
 ALL = np.arange(62)
 

@@ -11,9 +11,10 @@ from fedscale_ext.cluster import slurm
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.driver import job_checks as check
-from fedscale_ext.driver import jobs, sweep, sweeps
+from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.driver.sweeps import Point, Sweep
+from fedscale_ext.driver.sweeps import sweep, sweep_records
+from fedscale_ext.driver.sweeps.sweep_records import Point, Sweep
 
 from .conftest import FAKES, done, wait_until
 
@@ -134,15 +135,15 @@ def test_a_sweep_is_not_resumed_on_other_data(call, state, conf, data):
     header = json.loads((done.log_dir / "header.json").read_text())
     header["config"]["seed"] = 0
     (done.log_dir / "header.json").write_text(json.dumps(header))
-    sweeps.write(Sweep("tiny-sweep", str(conf), (), {}, points, NOBODY, {"tiny-s0": str(done.log_dir)}))
+    sweep_records.write(Sweep("tiny-sweep", str(conf), (), {}, points, NOBODY, {"tiny-s0": str(done.log_dir)}))
     code, out, err = call("driver", "start", conf, "--seeds", "0", "--resume")
     assert (code, err) == (0, "") and "1 done before" in out
-    before = sweeps.read("tiny-sweep")
+    before = sweep_records.read("tiny-sweep")
     change(data)
     code, out, err = call("driver", "start", conf, "--seeds", "0-1", "--resume")
     assert (code, out) == (2, "")
     assert err == f"fedscale: job tiny-s0 of the sweep: {OTHER.format(data)}\n"
-    assert sweeps.read("tiny-sweep") == before and jobs.names() == ["tiny-s0"]
+    assert sweep_records.read("tiny-sweep") == before and jobs.names() == ["tiny-s0"]
 
 
 def test_a_sweep_does_not_go_on_with_data_that_were_exchanged_while_it_ran(fedscale, state, conf, data):
@@ -157,7 +158,7 @@ def test_a_sweep_does_not_go_on_with_data_that_were_exchanged_while_it_ran(fedsc
                 "continue the sweep with --resume")  # fmt: skip
     assert code == 1 and "tiny  1 of 3" in out
     assert f"tiny-s1: failed {sentence}" in err and f"tiny-s2: failed {sentence}" in err
-    assert jobs.read("tiny-s2") is None and list(sweeps.read("tiny-sweep").runs) == ["tiny-s0"]
+    assert jobs.read("tiny-s2") is None and list(sweep_records.read("tiny-sweep").runs) == ["tiny-s0"]
     train.write_text(before)
     code, out, err = done(fedscale(*command, "--resume"))
     assert (code, "tiny  3 of 3" in out) == (0, True), err

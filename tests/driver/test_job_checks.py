@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from fedscale_ext.driver import job_checks as check
-from fedscale_ext.driver import jobs, preparation, sweeps
+from fedscale_ext.driver import jobs, preparation
+from fedscale_ext.driver.sweeps import sweep_records
 from fedscale_ext.driver.tables import console
 
 from .conftest import done
@@ -111,7 +112,7 @@ def test_a_sweep_that_is_interrupted_in_its_check_says_so(call, state, write_con
     monkeypatch.setenv("FAKE_CHECK", "wait")
     monkeypatch.setattr(check, "_take", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     code, out, err = call("driver", "start", write_conf(), "--seeds", "0-1")
-    assert (code, out) == (130, "") and sweeps.names() == []
+    assert (code, out) == (130, "") and sweep_records.names() == []
     assert err == "fedscale: the sweep was stopped while its jobs were checked: none was started\n"
 
 
@@ -134,7 +135,7 @@ def test_a_sweep_starts_no_job_where_one_is_wrong(call, state, write_conf, fake_
         "fedscale: job fake-num_participants_9-s0 of the sweep: num_participants 9 is above the 4 clients; 1 other job "
         "cannot start either, as `fedscale driver check` tells\n"
     )
-    assert jobs.names() == [] and sweeps.read("fake-sweep") is None
+    assert jobs.names() == [] and sweep_records.read("fake-sweep") is None
 
 
 def test_the_real_command_checks_a_sweep_before_its_first_job(fedscale, state, tiny_femnist, tmp_path):

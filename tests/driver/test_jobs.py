@@ -17,10 +17,11 @@ from written_job import write_job
 
 from fedscale_ext.cli import job_status
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import jobs, sweeps
+from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.run import Run, start
+from fedscale_ext.driver.sweeps import sweep_records
 from fedscale_ext.report.job.loading import load_job
 
 from .conftest import done
@@ -152,14 +153,14 @@ def test_records_are_read_without_a_list_of_all(state, monkeypatch):
 
 
 def test_all_sweeps_are_read_with_one_list_of_them(state, monkeypatch):
-    point = sweeps.Point("fake", "fake", None, ())
+    point = sweep_records.Point("fake", "fake", None, ())
     for number in range(3):
-        sweeps.write(sweeps.Sweep(f"s{number}", "conf.yml", (), {}, (point,), Proc("sweep", 5, 1.5)))
-    lists, names = [], sweeps.names
-    monkeypatch.setattr(sweeps, "names", lambda: lists.append(1) or names())
-    intact, damaged = sweeps.recorded()
+        sweep_records.write(sweep_records.Sweep(f"s{number}", "conf.yml", (), {}, (point,), Proc("sweep", 5, 1.5)))
+    lists, names = [], sweep_records.names
+    monkeypatch.setattr(sweep_records, "names", lambda: lists.append(1) or names())
+    intact, damaged = sweep_records.recorded()
     assert ([sweep.name for sweep in intact], damaged, len(lists)) == (["s0", "s1", "s2"], [], 1)
-    assert sweeps.read("../sweeps/s0") is None and sweeps.read("s0") == intact[0]
+    assert sweep_records.read("../sweeps/s0") is None and sweep_records.read("s0") == intact[0]
 
 
 def test_reader_never_sees_half_a_record(state):
@@ -313,7 +314,7 @@ def full(*_, **__):
     ("write", "what"),
     [
         (lambda: jobs.write(job(Proc("driver", 5, 1.5))), "jobs/fake/job.json"),
-        (lambda: sweeps.write_conf("of", b""), "sweeps/of.yml"),
+        (lambda: sweep_records.write_conf("of", b""), "sweeps/of.yml"),
     ],
 )
 def test_a_record_that_a_full_disk_does_not_take_is_named_and_leaves_nothing(state, monkeypatch, write, what):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.driver import run_lock, sweeps
+from fedscale_ext.driver import run_lock
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.run import start
+from fedscale_ext.driver.sweeps import sweep_records
 from fedscale_ext.driver.tables import console
 
 from .conftest import done, wait_until
@@ -54,5 +55,5 @@ def test_jobs_and_sweeps_run_where_no_locks_are(state, write_conf, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     display = Display(console(), console(stderr=True))
     assert start(str(write_conf()), [], display, resume=False, resume_from=None, supervise=False) == 0
-    with sweeps.claim("fake-sweep"):
-        assert sweeps.claimant("fake-sweep") is not None
+    with sweep_records.claim("fake-sweep"):
+        assert sweep_records.claimant("fake-sweep") is not None

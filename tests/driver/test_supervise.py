@@ -9,7 +9,7 @@ import pytest
 
 from fedscale_ext.driver import supervision
 from fedscale_ext.driver.supervision import Restarts, resuming
-from fedscale_ext.metrics.restarts import count_restarts, note_restart
+from fedscale_ext.metrics.job_folder.restarts import count_restarts, note_restart
 
 from .conftest import done, processes_of, wait_until
 

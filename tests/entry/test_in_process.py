@@ -23,7 +23,7 @@ from fedscale_ext.core.events import Emit, ignore_event
 from fedscale_ext.entry import isolation
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.entry.isolation import isolated
-from fedscale_ext.metrics.records import read_lines
+from fedscale_ext.metrics.job_folder.round_records import read_lines
 from fedscale_ext.server import grpc_server, records
 from fedscale_ext.training.local_training import MultiModelClient
 

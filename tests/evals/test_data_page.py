@@ -77,7 +77,7 @@ def test_pictures_of_cifar10_are_drawn_by_class(tmp_path: Path, monkeypatch: pyt
 
 def test_clips_of_the_test_archive_become_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("librosa", reason="features are computed with librosa")
-    from fedscale_ext.data.audio import log_mel, write_wav
+    from fedscale_ext.data.decoding.audio import log_mel, write_wav
 
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(3)

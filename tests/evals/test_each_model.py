@@ -9,7 +9,7 @@ import fedscale_ext
 from evals.fedtrans import each_model
 from evals.paper.data import data_set
 from evals.paper.jobs import client_accuracies
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 
 def test_models_are_worth_to_those_served_what_the_job_says(

@@ -15,7 +15,7 @@ from evals.paper import jobs, output
 from evals.paper.experiment import Arm, Experiment, Run
 from evals.paper.job_keys import WeightsOf
 from evals.paper.runs import Records
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 
 NOTE = "Seed 1 has other data."
 

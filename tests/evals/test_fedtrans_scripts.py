@@ -18,7 +18,7 @@ from evals.paper.runs import Table
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.config.methods import method_class
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.server.method_base.requirements import check_local_training
 
 SCRIPTS = (
     "table1 table2 table3 table4 table5 table6 fig1b fig2 fig6 fig7 fig8 fig9 fig10a fig10b fig11a fig11b fig12 fig13 "

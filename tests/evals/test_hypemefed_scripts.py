@@ -34,7 +34,7 @@ from evals.paper import ledger as judge
 from evals.paper.experiment import Arm, Run
 from evals.paper.orders import Order, Row, differences
 from evals.paper.output import experiment_of
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 SCRIPTS = "fig3a fig3b fig3c fig4 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table1 regime composition".split()
 

@@ -60,7 +60,8 @@ def test_without_guards_nothing_is_signed_or_checked() -> None:
     program = """
 from evals.reliability import bare
 from fedscale_ext.server import grpc_server
-from fedscale_ext.tasks import train, update_checks
+from fedscale_ext.tasks import train
+from fedscale_ext.tasks.answers import update_checks
 from fedscale_ext.transport import executor_link
 bare.strip()
 assert executor_link.SignedChannel("channel", "signer", 1, 256) == "channel"

@@ -9,8 +9,8 @@ import torch
 
 from evals.speed.coordinator import STEP, configuration, stub_data, stubs
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 CLIENTS, PARTICIPANTS, MODELS = 50_000, 1000, 4
 

@@ -14,7 +14,7 @@ from evals.speed.gpu import __main__ as command
 from evals.speed.gpu import convolutions, correctness, fedtrans, rounds, sharing, sweep
 from evals.speed.gpu.measurements import Measurements, Setting, read
 from evals.speed.gpu.page import against_loop, correct, of, page
-from fedscale_ext.data.layout import DESCRIPTION
+from fedscale_ext.data.layout.files import DESCRIPTION
 
 CPU = Setting(torch.device("cpu"), small=True)
 

@@ -21,7 +21,7 @@ from job_results import chain, result
 from fedscale_ext.config.job_config import JobConfig, load_config
 from fedscale_ext.core.events import EVENTS_VARIABLE
 from fedscale_ext.driver import preparation
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 from .process import JoinOptions, events, join_main, main
 from .proxy import Proxy

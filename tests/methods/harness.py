@@ -14,8 +14,8 @@ from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.core.streams import torch_stream
 from fedscale_ext.core.types import State, Task, Update, WorkItem
-from fedscale_ext.metrics.jsonable import plain
-from fedscale_ext.server.deadline import DeadlineNotices
+from fedscale_ext.metrics.job_folder.jsonable import plain
+from fedscale_ext.server.deadline_notices import DeadlineNotices
 from fedscale_ext.submodels import count_mean
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks import bn_statistics

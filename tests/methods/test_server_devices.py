@@ -58,7 +58,7 @@ def test_one_thread_shares_a_gpu_and_each_processor_has_one(monkeypatch: pytest.
 
 def on_pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every job that asks for a GPU get the pretended device."""
-    monkeypatch.setattr("fedscale_ext.server.method_tools.server_device", lambda args: DEVICE)
+    monkeypatch.setattr("fedscale_ext.server.method_base.method_tools.server_device", lambda args: DEVICE)
 
 
 @pytest.mark.parametrize("make", [moss, test_aggregator.hypemefed])

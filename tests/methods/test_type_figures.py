@@ -8,7 +8,7 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext.metrics.device_types import device_type_figures
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 
 TWO = {"types": ["single_exit_mlp", "cnn_small"], "ranges": ["1-4", "5-7"]}
 

@@ -12,7 +12,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.auc import auc_summary, class_auc, client_auc
 from fedscale_ext.metrics.by_class import class_summary
-from fedscale_ext.metrics.evaluations import write_evaluation
+from fedscale_ext.metrics.job_folder.evaluations import write_evaluation
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 NAN = math.nan

@@ -23,7 +23,7 @@ from fedscale_ext.metrics.by_class import (
     macro_f1,
     why_without_classes,
 )
-from fedscale_ext.metrics.evaluations import write_evaluation
+from fedscale_ext.metrics.job_folder.evaluations import write_evaluation
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
 Pairs = list[tuple[int, int]]  # true and predicted class of each sample

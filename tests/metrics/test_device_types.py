@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from synthetic_job import evaluation, record
 
 from fedscale_ext.core.types import RoundRecord
-from fedscale_ext.metrics import evaluations
 from fedscale_ext.metrics.convergence import settled
 from fedscale_ext.metrics.device_types import device_type_figures
 from fedscale_ext.metrics.energy import device_classes, joules
-from fedscale_ext.metrics.evaluations import write_evaluation
+from fedscale_ext.metrics.job_folder import evaluations
+from fedscale_ext.metrics.job_folder.evaluations import write_evaluation
 
 Cost = tuple[int, int, float, float]  # of a participation: bytes down and up, seconds of computation and communication
 

@@ -9,8 +9,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models.families.headed import headed
 from fedscale_ext.models.families.network_pair import FEATURES, FUSED, PROJECTION, PROJECTIONS, member_specs, pair_spec
-from fedscale_ext.models.feature_output import with_input
-from fedscale_ext.models.final_layer import deepest, ends_in_final_layer, final_layer, input_of
+from fedscale_ext.models.layers.feature_output import with_input
+from fedscale_ext.models.layers.final_layer import deepest, ends_in_final_layer, final_layer, input_of
 from models.side_by_side import assert_side_by_side_equals_one_by_one
 
 SHAPE, CLASSES = (1, 18, 18), 5

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.availability import Availability
-from fedscale_ext.population.resample import marginals, resample_availability
-from fedscale_ext.population.traces import read_availability
+from fedscale_ext.population.traces.reading import read_availability
+from fedscale_ext.population.traces.resampling import marginals, resample_availability
 
 SAMPLES = Path(__file__).resolve().parents[2] / "device_traces"
 Intervals = list[tuple[list[float], list[float], float]]

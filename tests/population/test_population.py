@@ -9,9 +9,9 @@ import pytest
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.population import load_population
-from fedscale_ext.population.resample import marginals, resample_capacity
-from fedscale_ext.population.selection import select
-from fedscale_ext.population.traces import read_capacity
+from fedscale_ext.population.selection.participants import select
+from fedscale_ext.population.traces.reading import read_capacity
+from fedscale_ext.population.traces.resampling import marginals, resample_capacity
 
 
 def clients(number: int) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 import fedscale_ext
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.tasks.evaluate import Evaluate
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.update_norms import TOO_FAR

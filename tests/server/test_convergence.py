@@ -11,7 +11,7 @@ from fedscale_ext.config.job_config import load_config, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.processes import Proc
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.server import aggregator
 from fedscale_ext.server.announcements import round_event
 

@@ -20,7 +20,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.executor.executor import MultiModelExecutor
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient

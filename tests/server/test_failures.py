@@ -125,7 +125,7 @@ def test_a_unit_that_raises_twice_is_dropped_and_counted(job_file: Path, monkeyp
 
 def test_clients_that_cannot_be_tested_count_as_untested(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Evaluate.run
-    monkeypatch.setattr("fedscale_ext.tasks.figures._UNIT_SAMPLES", 1)
+    monkeypatch.setattr("fedscale_ext.tasks.evaluation_figures._UNIT_SAMPLES", 1)
 
     def test(self: Any, worker: Any, header: dict[str, Any]) -> Any:
         if BAD in header["clients"]:

@@ -18,12 +18,12 @@ from fedscale_ext.core.types import Task, Update, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.pruning.lotteryfl import LotteryFLAggregator
 from fedscale_ext.methods.submodel.fluid import FluidAggregator
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.guided_selection import guided
+from fedscale_ext.server.method_base.requirements import check_local_training
 from fedscale_ext.server.privacy import check_options
-from fedscale_ext.server.requirements import check_local_training
-from fedscale_ext.server.schedule import dropped_bytes, schedule_round
+from fedscale_ext.server.round.stragglers import dropped_bytes, schedule_round
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.util.tensor_files import read_tensors
 from server.test_jobs import command, in_process

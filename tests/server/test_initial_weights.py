@@ -15,7 +15,7 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import make_config
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.metrics.models import load_model, save_models
+from fedscale_ext.metrics.job_folder.model_files import load_model, save_models
 from fedscale_ext.server.initial_weights import saved_weights
 from fedscale_ext.submodels.model_pool import ModelPool
 

@@ -17,7 +17,7 @@ from fedscale_ext.config.job_config import JobConfig, load_config, with_values
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.in_process import run_in_process
-from fedscale_ext.metrics.records import read_lines
+from fedscale_ext.metrics.job_folder.round_records import read_lines
 from fedscale_ext.report.job.tables import seconds
 from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.training.local_training import MultiModelClient

@@ -115,7 +115,7 @@ def by_mask(spec: ModelSpec, start: State, state: State, channels, there, weight
 
 def test_a_checkpoint_keeps_parts(job_file: Path) -> None:
     import fedscale_ext
-    from fedscale_ext.metrics.models import load_model
+    from fedscale_ext.metrics.job_folder.model_files import load_model
 
     keys = {"method": "fedrolex", "local_steps": 1, "job_name": "parts", "num_participants": 7}
     fedscale_ext.run(job_file, **keys, rounds=1)

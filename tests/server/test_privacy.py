@@ -23,18 +23,18 @@ from fedscale_ext.driver.progress import Display
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.fedtrans.aggregator import FedTransAggregator
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.population.availability import Availability
-from fedscale_ext.population.columns import AvailabilityTrace
 from fedscale_ext.population.population import Population
-from fedscale_ext.population.selection import select_each
+from fedscale_ext.population.selection.participants import select_each
+from fedscale_ext.population.traces.columns import AvailabilityTrace
 from fedscale_ext.privacy.accounting import Accountant
 from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.server.eligibility import online_clients
 from fedscale_ext.server.privacy import JobPrivacy, check_options
 from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.answers.update_checks import Rejected, checked_num_unclipped, checked_sum
 from fedscale_ext.tasks.reduction import ModelMean, UnitSum
-from fedscale_ext.tasks.update_checks import Rejected, checked_num_unclipped, checked_sum
 from fedscale_ext.transport import wire
 from server.test_jobs import FEDTRANS, assert_equal, command, in_process
 from tests.methods.harness import server

@@ -21,13 +21,13 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.server.method_base.requirements import check_local_training
 from fedscale_ext.server.privacy import check_options
-from fedscale_ext.server.requirements import check_local_training
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.submodels import narrowed, window
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.training import scaffold as variates
-from fedscale_ext.training.sgd import Sgd
+from fedscale_ext.training.optimizers.sgd import Sgd
 from fedscale_ext.util.tensor_files import read_tensors
 from server.test_jobs import command
 
@@ -215,9 +215,9 @@ def test_executors_play_no_part(job_file: Path) -> None:
 
 
 def test_units_fit_into_messages_and_what_cannot_is_told(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscale_ext.server.dispatcher._HEADERS", 2**20 - 3 * 220_000)
+    monkeypatch.setattr("fedscale_ext.server.round.dispatcher._HEADERS", 2**20 - 3 * 220_000)
     run(job_file, "small", rounds=1, max_message_mb=1, cohort_size=4)
-    monkeypatch.setattr("fedscale_ext.server.dispatcher._HEADERS", 2**20)
+    monkeypatch.setattr("fedscale_ext.server.round.dispatcher._HEADERS", 2**20)
     with pytest.raises(UserError, match="raise max_message_mb"):
         run(job_file, "none", rounds=1, max_message_mb=1)
 

@@ -9,7 +9,7 @@ from methods.harness import equal
 from fedscale_ext import models
 from fedscale_ext.models.supernet import family as supernet
 from fedscale_ext.models.supernet.family import path_of, restricted
-from fedscale_ext.server.encoded_models import EncodedModels
+from fedscale_ext.server.round.encoded_models import EncodedModels
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.transport import wire

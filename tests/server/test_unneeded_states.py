@@ -9,10 +9,10 @@ from job_results import assert_equal, chain, result
 import fedscale_ext
 from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator
+from fedscale_ext.methods.distillation.logits_exchange import LogitsExchangeAggregator
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator
 from fedscale_ext.methods.personal.local import LocalAggregator
-from fedscale_ext.server.method_traits import Feature, exclusion
+from fedscale_ext.server.method_base.method_traits import Feature, exclusion
 from fedscale_ext.tasks import train
 from fedscale_ext.tasks.train import Train
 

@@ -13,11 +13,11 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.distillation.client import LogitsClient
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.tasks.around_training import EVENT
-from fedscale_ext.tasks.figures import figures_section
+from fedscale_ext.tasks.evaluation_figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples

@@ -13,7 +13,7 @@ import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config.job_config import load_config
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.models.families.network_pair import FEATURES, pair_spec
 from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.tasks.bn_statistics import client_sums, in_batches, layers, sums, template, with_statistics

@@ -14,11 +14,11 @@ from fedscale_ext.core.confusion import of_samples
 from fedscale_ext.core.types import EvaluationPlan, Task
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.metrics.by_class import by_class
-from fedscale_ext.metrics.records import read_records
-from fedscale_ext.tasks import figures as measures
-from fedscale_ext.tasks.confusion import CLASSES, SECTION, confusion_section
+from fedscale_ext.metrics.job_folder.round_records import read_records
+from fedscale_ext.tasks import evaluation_figures as measures
+from fedscale_ext.tasks.answers.confusion import CLASSES, SECTION, confusion_section
 from fedscale_ext.tasks.evaluate import Gathered
-from fedscale_ext.tasks.figures import figures_section
+from fedscale_ext.tasks.evaluation_figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import WireError

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fedscale_ext import models
 from fedscale_ext.core.types import EvaluationPlan, Task
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.tasks import figures as measures
+from fedscale_ext.tasks import evaluation_figures as measures
 from fedscale_ext.tasks.evaluate import Gathered, pairs_to_test
-from fedscale_ext.tasks.figures import COLUMNS
+from fedscale_ext.tasks.evaluation_figures import COLUMNS
 
 
 def plain_pairs(plan: EvaluationPlan, task: Task, most: int) -> list[tuple[str, list[int]]]:

@@ -15,8 +15,8 @@ from fedscale_ext.config.job_config import make_config
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import local_steps
 from fedscale_ext.data.store import open_data_set
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.report.job.tables import summary_table
 from fedscale_ext.tasks.bn_statistics import sums, with_statistics
 from fedscale_ext.training.local_training import MultiModelClient

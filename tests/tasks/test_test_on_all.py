@@ -14,10 +14,10 @@ from fedscale_ext.data.job_data import open_job_data
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.methods.pruning.pruned_types import unpack_channels
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.report.job.tables import summary_table
-from fedscale_ext.tasks.figures import figures_section
+from fedscale_ext.tasks.evaluation_figures import figures_section
 from fedscale_ext.tasks.kinds import check_answer, kinds_by_event
 from fedscale_ext.tasks.test_on_all import EVENT
 from fedscale_ext.transport.units import Unit
@@ -50,7 +50,7 @@ def test_a_shared_models_accuracy_is_everybodys(job_file: Path) -> None:
 
 def test_a_client_is_tested_with_the_model_that_it_keeps(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscale_ext.tasks.test_on_all._UNIT_SAMPLES", 1)  # a client in each unit
-    monkeypatch.setattr("fedscale_ext.tasks.figures._UNIT_SAMPLES", 3)  # all samples in several pieces
+    monkeypatch.setattr("fedscale_ext.tasks.evaluation_figures._UNIT_SAMPLES", 3)  # all samples in several pieces
     summary = run(job_file, "kept", method="fedmd", num_participants=5, **LOGITS)
     log_dir = Path(summary["log_dir"])
     data = open_job_data(load_config(str(job_file), ["public_samples=6"]))

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from fedscale_ext import models
 from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
-from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families.genotype import OPERATIONS
+from fedscale_ext.models.layers.dropout import Dropout
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort

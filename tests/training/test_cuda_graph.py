@@ -11,7 +11,7 @@ from client_settings import NO_BENCH
 from torch import Tensor
 
 from fedscale_ext.models.stacked.network import stacked
-from fedscale_ext.training.augment import Augmentation
+from fedscale_ext.training.augmentation.pictures import Augmentation
 from fedscale_ext.training.cohort import CohortStep
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import Cohort, Resident

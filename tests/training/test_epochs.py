@@ -19,7 +19,7 @@ from fedscale_ext.core.types import Task
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.averaging.qfedavg import QFedAvgAggregator
 from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.server.method_base.requirements import check_local_training
 from training.cohorts import FAMILIES, both_ways, exits
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedscale_ext.tasks.reduction import UnitSum
 from fedscale_ext.training.factored import Coefficients, FactoredWeight, FactoredWeights
-from fedscale_ext.training.sgd import Sgd
+from fedscale_ext.training.optimizers.sgd import Sgd
 
 OUT, IN, BATCH = 7, 5, 3
 

@@ -8,7 +8,7 @@ from client_settings import NO_BENCH
 from torch import Tensor
 
 from fedscale_ext import models
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.tasks.reduction import UnitSum
 from fedscale_ext.training.label_mask import class_axes, masked, present
 from fedscale_ext.training.local_training import MultiModelClient

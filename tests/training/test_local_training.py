@@ -9,9 +9,9 @@ from torch import nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import batches
 from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.optimizers.sgd import Sgd
 from fedscale_ext.training.outcome import moving_loss
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.training.sgd import Sgd
 
 
 def conf(**changes: object) -> ClientConfig:

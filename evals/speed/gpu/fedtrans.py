@@ -18,7 +18,7 @@ from typing import Any
 from evals.speed import headline
 from evals.speed.gpu import commands, sharing
 from evals.speed.gpu.measurements import Measurements
-from fedscale_ext.data.layout import DESCRIPTION
+from fedscale_ext.data.layout.files import DESCRIPTION
 
 PART = "fedtrans"
 GOAL_S = 600.0  # of the whole job

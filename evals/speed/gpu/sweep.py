@@ -10,7 +10,7 @@ from typing import Any
 from evals.speed import headline
 from evals.speed.gpu import commands
 from evals.speed.gpu.measurements import Measurements
-from fedscale_ext.data.layout import DESCRIPTION
+from fedscale_ext.data.layout.files import DESCRIPTION
 
 PART = "sweep"
 JOBS, ROUNDS = 4, 20

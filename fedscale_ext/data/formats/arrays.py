@@ -6,10 +6,10 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import check_shape
+from fedscale_ext.data.decoding.sample_files import as_values
 from fedscale_ext.data.formats.axes import order_note
 from fedscale_ext.data.formats.source import as_bytes
 from fedscale_ext.data.registry import KnownDataSet
-from fedscale_ext.data.samples import as_values
 
 _CHANNELS = (1, 3)
 

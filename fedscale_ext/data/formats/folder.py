@@ -10,7 +10,7 @@ from pathlib import Path
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.formats.source import OTHER_FORMAT, Sample, Source
 from fedscale_ext.data.importing.pictures import PictureReader
-from fedscale_ext.data.labels import number_names
+from fedscale_ext.data.layout.labels import number_names
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.wording import counted, listed, quoted
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import check_shape
 from fedscale_ext.data.formats.source import MAX_JSON, OTHER_FORMAT, Sample, Source, as_bytes
-from fedscale_ext.data.labels import whole_numbers
+from fedscale_ext.data.layout.labels import whole_numbers
 from fedscale_ext.data.wording import counted, quoted
 from fedscale_ext.util.reading import read_json
 

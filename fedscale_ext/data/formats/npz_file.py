@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.audio import resampled
+from fedscale_ext.data.decoding.audio import resampled
 from fedscale_ext.data.formats.arrays import arranged
 from fedscale_ext.data.formats.axes import transposed
 from fedscale_ext.data.formats.source import Sample, Source
-from fedscale_ext.data.labels import Numbering, as_text, number_names, row_of, whole_numbers
+from fedscale_ext.data.layout.labels import Numbering, as_text, number_names, row_of, whole_numbers
 from fedscale_ext.data.registry import known
 from fedscale_ext.data.wording import quoted
 from fedscale_ext.util.npz import Npz

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.labels import row_of
+from fedscale_ext.data.layout.labels import row_of
 from fedscale_ext.util.reading import MEGA
 
 MAX_JSON = 4096 * MEGA  # bytes of a JSON file

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.audio import CLIP, read_wav
+from fedscale_ext.data.decoding.audio import CLIP, read_wav
 from fedscale_ext.data.formats.source import Sample, Source
 from fedscale_ext.data.registry import SILENCE, SPEECH_WORDS, UNKNOWN, KnownDataSet, known
 from fedscale_ext.util.reading import MEGA, read_json

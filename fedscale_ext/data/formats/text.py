@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.decoding.sample_files import VALUES
 from fedscale_ext.data.formats.leaf import leaf_files
 from fedscale_ext.data.formats.source import MAX_JSON, OTHER_FORMAT, Sample, Source
 from fedscale_ext.data.registry import KnownDataSet, known
-from fedscale_ext.data.samples import VALUES
 from fedscale_ext.util.reading import read_json
 
 CHARACTERS = "\n\r !\"#$%&'()*,-./0123456789:;>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]_abcdefghijklmnopqrstuvwxyz}"

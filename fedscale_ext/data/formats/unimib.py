@@ -5,11 +5,11 @@ from collections.abc import Generator
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.decoding.sample_files import as_values
 from fedscale_ext.data.formats.mat import read_mat
 from fedscale_ext.data.formats.published import Published
 from fedscale_ext.data.formats.source import Sample
 from fedscale_ext.data.registry import known
-from fedscale_ext.data.samples import as_values
 
 _AXES, _TIMES = 3, 151
 DATA_SET = "unimib_shar"

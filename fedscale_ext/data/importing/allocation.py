@@ -7,7 +7,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing.partition import Partition, follow
-from fedscale_ext.data.split import check_fraction, held_out_mask
+from fedscale_ext.data.layout.split import check_fraction, held_out_mask
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import check_shape, with_channels
-from fedscale_ext.data.cache import FOLDER
-from fedscale_ext.data.data_folder import data_folder
+from fedscale_ext.data.decoding.cache import FOLDER
 from fedscale_ext.data.formats.cifar import CifarSource
 from fedscale_ext.data.formats.folder import FolderSource
 from fedscale_ext.data.formats.hugging_face import DatasetsSource
@@ -46,8 +45,9 @@ from fedscale_ext.data.importing.options import (
 from fedscale_ext.data.importing.relayout import LayoutSource
 from fedscale_ext.data.importing.sole_writer import sole_writer
 from fedscale_ext.data.importing.writer import LayoutWriter, SourceFacts, Written, already_written, report_progress
-from fedscale_ext.data.labels import number_classes
-from fedscale_ext.data.layout import describe
+from fedscale_ext.data.layout.data_folder import data_folder
+from fedscale_ext.data.layout.files import describe
+from fedscale_ext.data.layout.labels import number_classes
 from fedscale_ext.data.registry import KnownDataSet, Shape, canonical, known
 
 _ANY, _NPZ, _TEXT, _SPEECH = ImportOptions(), NpzOptions(), TextOptions(), SpeechOptions()

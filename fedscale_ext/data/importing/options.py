@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import with_channels
-from fedscale_ext.data.cache import Progress
+from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.formats.npz_file import CLASS_NAMES
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.importing.shift import Shift
+from fedscale_ext.data.layout.split import check_fraction
 from fedscale_ext.data.registry import KnownDataSet
-from fedscale_ext.data.split import check_fraction
 
 StrPath = str | os.PathLike[str]
 

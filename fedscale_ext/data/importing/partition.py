@@ -11,10 +11,10 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.dirichlet import dirichlet, dirichlet_at_least, dirichlet_equal
+from fedscale_ext.data.importing.dirichlet import dirichlet, dirichlet_at_least, dirichlet_equal
 from fedscale_ext.data.importing.grouping import GROUPED
 from fedscale_ext.data.importing.sizes import RULES, by_size
-from fedscale_ext.data.split import with_held_out
+from fedscale_ext.data.layout.split import with_held_out
 
 KINDS = ("dirichlet", "classes", "shard", "iid", *RULES)
 

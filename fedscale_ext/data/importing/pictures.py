@@ -7,7 +7,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import MAX_SIDE, SIZE_OR_SHAPE, with_channels
-from fedscale_ext.data.images import decode, natural_shape
+from fedscale_ext.data.decoding.images import decode, natural_shape
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.registry import KnownDataSet, Shape
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import with_channels
-from fedscale_ext.data.data_folder import data_folder
+from fedscale_ext.data.decoding.sample_files import decode_sample
 from fedscale_ext.data.formats.source import Sample, Source
 from fedscale_ext.data.importing.conversions import Conversions
-from fedscale_ext.data.label_names import contradictions, names_by_label
-from fedscale_ext.data.layout import describe, read_layout
+from fedscale_ext.data.layout.data_folder import data_folder
+from fedscale_ext.data.layout.files import describe, read_layout
+from fedscale_ext.data.layout.label_names import contradictions, names_by_label
 from fedscale_ext.data.registry import Shape
-from fedscale_ext.data.samples import decode_sample
 
 
 @dataclass

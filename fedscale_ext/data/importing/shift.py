@@ -20,8 +20,8 @@ from PIL import Image
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
+from fedscale_ext.data.decoding.sample_files import VALUES
 from fedscale_ext.data.registry import KnownDataSet
-from fedscale_ext.data.samples import VALUES
 
 ROTATION, NOISE, DOMAINS = KINDS = ("rotation", "noise", "domains")
 ANGLES = (0.0, 90.0, 180.0, 270.0)

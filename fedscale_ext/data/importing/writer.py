@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.cache import Progress
-from fedscale_ext.data.data_folder import CSV_FOLDER
-from fedscale_ext.data.folders import clear_abandoned, new_folder
+from fedscale_ext.data.decoding.cache import Progress
+from fedscale_ext.data.decoding.sample_files import VALUES, ending, read_written, write_sample
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.grouping import grouped
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
 from fedscale_ext.data.importing.shift import Shift
-from fedscale_ext.data.labels import Classes, class_notes, number_classes
-from fedscale_ext.data.layout import DESCRIPTION, notes_in, read_description
+from fedscale_ext.data.layout.data_folder import CSV_FOLDER
+from fedscale_ext.data.layout.files import DESCRIPTION, notes_in, read_description
+from fedscale_ext.data.layout.labels import Classes, class_notes, number_classes
+from fedscale_ext.data.layout.split import group
 from fedscale_ext.data.registry import Shape, known
-from fedscale_ext.data.samples import VALUES, ending, read_written, write_sample
-from fedscale_ext.data.split import group
+from fedscale_ext.util.temporary_folders import clear_abandoned, new_folder
 
 _PER_FOLDER = 1000
 _DESCRIBED = (

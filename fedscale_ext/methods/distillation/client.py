@@ -37,7 +37,7 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.distillation.fitting import batches, predicted
 from fedscale_ext.methods.distillation.losses import of_clients
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.final_layer import deepest
 
 LOGITS = "logits"  # name of what a client says
 

@@ -24,8 +24,8 @@ from torch import Tensor
 from fedscale_ext.method import About, Count, Positive
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import entropy_reduced
-from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.fitting import Fit
+from fedscale_ext.methods.distillation.logits_exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.losses import soft_cross_entropy
 from fedscale_ext.methods.distillation.public_models import SERVER
 

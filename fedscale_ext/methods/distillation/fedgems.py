@@ -31,8 +31,8 @@ from torch import Tensor
 from fedscale_ext.method import About, Count, Fraction, Positive
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import entropy_weights, right, weighted
-from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.fitting import Fit, logits_of
+from fedscale_ext.methods.distillation.logits_exchange import LogitsExchangeAggregator, Phase
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.distillation.public_models import SERVER
 

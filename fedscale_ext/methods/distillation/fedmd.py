@@ -24,7 +24,7 @@ from torch import Tensor
 from fedscale_ext.method import About, Count, CountOrZero, Population, Task
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.distillation.consensus import mean_logits
-from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
+from fedscale_ext.methods.distillation.logits_exchange import LogitsExchangeAggregator, Phase
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from torch.func import functional_call
 
 from fedscale_ext.method import ModelSpec, State
 from fedscale_ext.models import parameter_names
-from fedscale_ext.models.dropout import DrawnFrom
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.dropout import DrawnFrom
+from fedscale_ext.models.layers.final_layer import deepest
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.training.adam import Adam, AdamSteps
-from fedscale_ext.training.optimizers import Running
-from fedscale_ext.training.sgd import Sgd
+from fedscale_ext.training.optimizers.adam import Adam, AdamSteps
+from fedscale_ext.training.optimizers.choice import Running
+from fedscale_ext.training.optimizers.sgd import Sgd
 
 _AT_ONCE = 64  # samples, where nothing is learnt
 _LOOKS = 10  # at the held-out samples, in as many steps as patience has

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedscale_ext.method import Bench, ClientConfig, State
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient
-from fedscale_ext.models.final_layer import deepest, final_layer, input_of
+from fedscale_ext.models.layers.final_layer import deepest, final_layer, input_of
 
 _EXACT = "donot_use_mm_for_euclid_dist"  # cdist without the rounding of its faster form
 KNOWN_CLASSES = "classes"  # name in what a client receives: the classes of its rows, int32 [known]

@@ -45,7 +45,7 @@ from fedscale_ext.methods.exchange.client import (
     client_rows,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import TensorExchangeAggregator, TensorExchangeParams
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.final_layer import deepest
 from fedscale_ext.training.resident import Cohort
 
 OUTPUTS = "outputs"  # name in the messages: mean outputs, [known, classes] or of all classes

@@ -64,7 +64,7 @@ from fedscale_ext.methods.exchange.mutual import (
 from fedscale_ext.methods.exchange.tensor_exchange import SentTensors
 from fedscale_ext.methods.personal.personal_models import copied, load_tensors
 from fedscale_ext.models.families.network_pair import FEATURES, SHARED
-from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.transport import wire
 

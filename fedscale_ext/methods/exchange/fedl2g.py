@@ -52,7 +52,7 @@ from fedscale_ext.methods.exchange.class_vectors import VECTORS, GuidedClient
 from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
-from fedscale_ext.models.final_layer import deepest, final_layer
+from fedscale_ext.models.layers.final_layer import deepest, final_layer
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.resident import Cohort
 

@@ -11,8 +11,8 @@ from torch.func import functional_call, grad, jvp
 from torch.nn import functional
 
 from fedscale_ext.method import ClientSamples, State
-from fedscale_ext.models.final_layer import deepest, input_of
-from fedscale_ext.models.plain_attention import PlainAttention
+from fedscale_ext.models.layers.final_layer import deepest, input_of
+from fedscale_ext.models.layers.plain_attention import PlainAttention
 
 
 def guiding_gradients(

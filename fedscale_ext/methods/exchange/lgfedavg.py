@@ -32,7 +32,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient, head_of
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
-from fedscale_ext.models.final_layer import final_layer
+from fedscale_ext.models.layers.final_layer import final_layer
 
 
 class LGFedAvgClient(SharedHeadClient):

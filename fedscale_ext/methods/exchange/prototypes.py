@@ -26,7 +26,7 @@ from fedscale_ext.methods.exchange.client import (
     class_means,
 )
 from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams, SharedFeaturesAggregator
-from fedscale_ext.models.final_layer import final_layer
+from fedscale_ext.models.layers.final_layer import final_layer
 
 PROTOTYPES = "prototypes"  # name in what a client sends: a row for each class, [classes, F]
 

@@ -8,7 +8,7 @@ from fedscale_ext.method import ClientConfig, Population, State, Task, UserError
 from fedscale_ext.methods.exchange.client import TensorExchangeClient
 from fedscale_ext.methods.exchange.tensor_exchange import SharedFeaturesAggregator
 from fedscale_ext.methods.personal.personal_models import load_tensors
-from fedscale_ext.models.final_layer import FinalLayer
+from fedscale_ext.models.layers.final_layer import FinalLayer
 
 
 class SharedHeadClient(TensorExchangeClient):

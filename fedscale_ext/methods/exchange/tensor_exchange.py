@@ -40,8 +40,8 @@ from fedscale_ext.methods.exchange.client import COUNTS
 from fedscale_ext.methods.personal.personal_models import bytes_of
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.final_layer import FinalLayer, final_layer
-from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.models.layers.final_layer import FinalLayer, final_layer
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.transport import wire
 
 

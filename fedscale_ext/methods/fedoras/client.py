@@ -25,9 +25,9 @@ from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.kind import Kind
 from fedscale_ext.training.local_training import Bench, MultiModelClient
+from fedscale_ext.training.optimizers.sgd import Pull, Sgd, Steps
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.training.sgd import Pull, Sgd, Steps
 
 IdleGradient = Literal["zero", "none"]
 EXAMPLES = "examples"  # of what clients hand back: how many went through each operator, int64 [layers, operators]

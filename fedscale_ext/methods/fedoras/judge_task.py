@@ -14,7 +14,7 @@ from fedscale_ext.core.local_steps import hold_out
 from fedscale_ext.methods.fedoras.search import Path
 from fedscale_ext.methods.fedoras.validation import path_figures, validation_rows
 from fedscale_ext.models.supernet.family import Searchable
-from fedscale_ext.tasks.figures import COLUMNS, figures_section
+from fedscale_ext.tasks.evaluation_figures import COLUMNS, figures_section
 from fedscale_ext.tasks.kind import Answer, Kind, Worker
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Unit

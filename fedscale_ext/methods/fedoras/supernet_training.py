@@ -30,8 +30,8 @@ from fedscale_ext.methods.fedoras.subspace_sampling import (
 )
 from fedscale_ext.models.supernet.family import Tables, restricted, tables
 from fedscale_ext.submodels.model_pool import ModelPool
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.tasks.client_tensors import ReturnedTensors
-from fedscale_ext.tasks.update_checks import Rejected
 from fedscale_ext.transport.wire import Section
 
 SUPERNET = "supernet"  # key of the whole in the pool

@@ -18,7 +18,7 @@ from fedscale_ext.core.parts import part_of
 from fedscale_ext.core.streams import stream
 from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.bn_statistics import sums, with_statistics
-from fedscale_ext.tasks.figures import client_figures
+from fedscale_ext.tasks.evaluation_figures import client_figures
 
 Batches = Callable[[], Iterable[tuple[Tensor, Tensor]]]  # of inputs and labels, the same ones each time
 

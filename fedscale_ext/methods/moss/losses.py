@@ -14,8 +14,8 @@ from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss import matching
 from fedscale_ext.methods.moss.matching import MapTargets
-from fedscale_ext.models.dropout import DrawnFrom
-from fedscale_ext.models.final_layer import deepest
+from fedscale_ext.models.layers.dropout import DrawnFrom
+from fedscale_ext.models.layers.final_layer import deepest
 from fedscale_ext.models.registry import parameter_names, skeleton
 from fedscale_ext.models.taps import as_map, features
 from fedscale_ext.tasks import bn_statistics

@@ -7,8 +7,8 @@ from fedscale_ext import models
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.data.data_folder import data_folder
-from fedscale_ext.data.layout import describe
+from fedscale_ext.data.layout.data_folder import data_folder
+from fedscale_ext.data.layout.files import describe
 from fedscale_ext.methods.device_types import DeviceTypesParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options, WireParams
 from fedscale_ext.methods.moss.twice_differentiable import lacking_derivative

@@ -13,9 +13,9 @@ from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.core.types import State
 from fedscale_ext.methods.moss.batch_norm import batch_norm
 from fedscale_ext.methods.moss.convolutions import grouped_conv2d
-from fedscale_ext.models.dropout import DrawnFrom
-from fedscale_ext.models.final_layer import deepest
-from fedscale_ext.models.plain_attention import PlainAttention
+from fedscale_ext.models.layers.dropout import DrawnFrom
+from fedscale_ext.models.layers.final_layer import deepest
+from fedscale_ext.models.layers.plain_attention import PlainAttention
 from fedscale_ext.models.random_input import random_input
 from fedscale_ext.models.registry import initial_state, parameter_names, skeleton
 

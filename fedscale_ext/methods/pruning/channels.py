@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedscale_ext.core.model_spec import Axis, Layout
 from fedscale_ext.method import ModelSpec, State, models
-from fedscale_ext.models.widths import FIXED
+from fedscale_ext.models.resizing import FIXED
 
 Active = dict[str, Tensor]
 Measure = Callable[[Tensor], Tensor]

@@ -58,7 +58,7 @@ from fedscale_ext.methods.pruning.pruned_types import (
     unpack_channels,
 )
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
 
 THRESHOLD, LR = 0.5, 100.0

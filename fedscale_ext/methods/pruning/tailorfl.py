@@ -53,7 +53,7 @@ from fedscale_ext.methods.pruning.pruned_types import (
     pack_channels,
     unpack_channels,
 )
-from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
 
 GATE = "gate/"  # begins the names of the gates

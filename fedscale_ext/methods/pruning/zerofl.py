@@ -49,7 +49,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.models.registry import skeleton
-from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.util.ranges import check_ranges
 

@@ -63,7 +63,7 @@ from fedscale_ext.models.counting import BATCH, count
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.models.supernet.family import mixed, path_of
-from fedscale_ext.training.adam import Adam
+from fedscale_ext.training.optimizers.adam import Adam
 from fedscale_ext.util.ranges import check_ranges
 
 SEARCHED, DERIVED = "supernet", "derived"

@@ -65,8 +65,8 @@ from fedscale_ext.methods.search.alive_operators import alive_ops, drawn_layer, 
 from fedscale_ext.methods.search.mixtures import mixture_of
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.supernet.family import Searchable, tables
-from fedscale_ext.tasks.update_checks import Rejected
-from fedscale_ext.training.sgd import Pull, Sgd, Steps
+from fedscale_ext.tasks.answers.update_checks import Rejected
+from fedscale_ext.training.optimizers.sgd import Pull, Sgd, Steps
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.ranges import check_ranges
 

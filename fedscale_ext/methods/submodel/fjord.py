@@ -45,7 +45,7 @@ from fedscale_ext.methods.submodel.capacity_levels import (
 )
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.submodels import leading, widths_at
-from fedscale_ext.training.optimizers import optimizer_of
+from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.scaffold import stacked_offsets
 from fedscale_ext.util.ranges import check_ranges

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedscale_ext.core.parts import part_of
 from fedscale_ext.method import ModelSpec, State, models
-from fedscale_ext.models.widths import FIXED
+from fedscale_ext.models.resizing import FIXED
 
 
 def relative_change(before: Tensor, after: Tensor) -> Tensor:

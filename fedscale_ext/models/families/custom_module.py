@@ -28,8 +28,8 @@ from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.channels import channel_layout
 from fedscale_ext.models.channels.narrowing import narrow
-from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families.torchvision_models import read_channels
+from fedscale_ext.models.layers.dropout import Dropout
 
 FIELDS = ("network", "arguments", "input_shape", "num_classes", "widths")
 DRAWN_BY = "nothing"  # by all of the whole network, which is cut
@@ -100,7 +100,7 @@ def layout(spec: ModelSpec) -> Layout:
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
     """Return the spec with other widths; UserError if the forward pass names numbers of channels."""
-    from fedscale_ext.models.widths import group_widths  # it imports the registry, and that this module
+    from fedscale_ext.models.resizing import group_widths  # it imports the registry, and that this module
 
     whole = group_widths(spec.replace(widths=()))
     changed = {**dict(spec["widths"]), **widths}

@@ -14,7 +14,7 @@ from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models.families.mobilenetv3 import blocks, stage_ends
 from fedscale_ext.models.families.mobilenetv3_modules import Block, InvertedResidual
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, SpatialMean, conv_bn, depthwise_bn, initialise, linear
+from fedscale_ext.models.layers.parts import ConvBN, SpatialMean, conv_bn, depthwise_bn, initialise, linear
 
 # Table 2 of the paper: expansion, channels, repetitions, stride of the first
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))

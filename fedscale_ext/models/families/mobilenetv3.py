@@ -9,7 +9,7 @@ running statistics must follow a few local steps.
 Fields of the spec: ``input_shape`` (C, H, W), ``num_classes``, ``stem`` (width), ``stride`` (of the
 stem), ``blocks`` (tuples of :class:`Block`'s fields), ``last`` (width of the last convolution),
 ``hidden`` (of the layer before the classes) and ``dense``: whether the depthwise convolutions read all
-channels, as methods want them that slice channels (:func:`fedscale_ext.models.dense.dense`).
+channels, as methods want them that slice channels (:func:`fedscale_ext.models.layers.dense.dense`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models.families.mobilenetv3_modules import ACTIVATIONS, Block, Network
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, conv, conv_bn, depthwise_bn, initialise, linear
+from fedscale_ext.models.layers.parts import ConvBN, conv, conv_bn, depthwise_bn, initialise, linear
 
 # Table 2 of the paper: kernel, expanded, out, squeeze-excite, activation, stride
 _SMALL = (

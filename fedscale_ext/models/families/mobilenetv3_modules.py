@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models.parts import ChannelScale, ConvBN, SpatialMean
+from fedscale_ext.models.layers.parts import ChannelScale, ConvBN, SpatialMean
 
 ACTIVATIONS = {"relu": functional.relu, "hardswish": functional.hardswish, "relu6": functional.relu6}
 

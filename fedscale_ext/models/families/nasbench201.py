@@ -34,7 +34,7 @@ from fedscale_ext.models.families.genotype import (
     parse,
 )
 from fedscale_ext.models.inputs import check_depth
-from fedscale_ext.models.parts import conv, conv_bn, linear, norm
+from fedscale_ext.models.layers.parts import conv, conv_bn, linear, norm
 
 BASE_GENOTYPE = "|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
 

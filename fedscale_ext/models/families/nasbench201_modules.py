@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.models.families.genotype import EDGES, KERNEL, Genotype
-from fedscale_ext.models.parts import ConvBN, SpatialMean
+from fedscale_ext.models.layers.parts import ConvBN, SpatialMean
 
 
 def edge_name(source: int, target: int) -> str:

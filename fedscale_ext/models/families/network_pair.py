@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models import registry
-from fedscale_ext.models.feature_output import Columns, SquaredError, with_input
-from fedscale_ext.models.final_layer import ends_in_final_layer, final_layer
+from fedscale_ext.models.layers.feature_output import Columns, SquaredError, with_input
+from fedscale_ext.models.layers.final_layer import ends_in_final_layer, final_layer
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
 
 FIELDS = ("input_shape", "joined", "num_classes", "own", "shared")

@@ -22,7 +22,7 @@ from torch.nn import functional
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Layout, ModelSpec
 from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.parts import ConvBN, SpatialMean, conv, conv_bn, initialise, linear
+from fedscale_ext.models.layers.parts import ConvBN, SpatialMean, conv, conv_bn, initialise, linear
 
 Shape = tuple[int, int, int]
 LINEAR = "linear"  # a projection without BatchNorm

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Axis, Layout, ModelSpec
-from fedscale_ext.models.parts import conv, linear
+from fedscale_ext.models.layers.parts import conv, linear
 
 _SPREAD = 0.02  # standard deviation of initial weights, as in the published code
 

@@ -26,6 +26,7 @@ from typing import Any
 from torch import nn
 
 from fedscale_ext.core.model_spec import Layout, ModelSpec
+from fedscale_ext.models.layers.parts import conv, conv_bn, initialise, linear, norm
 from fedscale_ext.models.multi_exit.modules import ConvStage, Exit, LinearStage, MultiExit, ResidualStage, Stem
 from fedscale_ext.models.multi_exit.spec import (
     FIELDS,
@@ -43,7 +44,6 @@ from fedscale_ext.models.multi_exit.spec import (
     prefix,
     stages,
 )
-from fedscale_ext.models.parts import conv, conv_bn, initialise, linear, norm
 
 __all__ = ["FIELDS", "NAMED", "build", "layout", "make", "num_exits", "outputs", "prefix", "resized"]
 

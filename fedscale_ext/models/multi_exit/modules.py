@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models.dropout import Dropout
+from fedscale_ext.models.layers.dropout import Dropout
+from fedscale_ext.models.layers.parts import ConvBN, SpatialMean
 from fedscale_ext.models.multi_exit.spec import Sides
-from fedscale_ext.models.parts import ConvBN, SpatialMean
 
 
 def _convolution(in_width: int, width: int, kernel: Sides, stride: int = 1, bias: bool = False) -> nn.Conv2d:

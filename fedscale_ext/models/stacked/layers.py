@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedscale_ext.models import dropout, parts, strided
+from fedscale_ext.models.layers import dropout, parts, strided
 
 
 def to_features(x: Tensor, clients: int) -> Tensor:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedscale_ext.models.final_layer import Input, input_of
+from fedscale_ext.models.layers.final_layer import Input, input_of
+from fedscale_ext.models.layers.strided import guard
 from fedscale_ext.models.stacked import layers
-from fedscale_ext.models.strided import guard
 
 
 class Mapped(nn.Module):

@@ -16,12 +16,12 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
 
-from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families import vit
-from fedscale_ext.models.feature_output import Columns, LinearWithInput, SquaredError
-from fedscale_ext.models.final_layer import Input, input_of
+from fedscale_ext.models.layers.dropout import Dropout
+from fedscale_ext.models.layers.feature_output import Columns, LinearWithInput, SquaredError
+from fedscale_ext.models.layers.final_layer import Input, input_of
+from fedscale_ext.models.layers.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.multi_exit.modules import ExitStack, LastExit
-from fedscale_ext.models.parts import ChannelScale, SpatialMean
 from fedscale_ext.models.stacked import layers
 from fedscale_ext.models.stacked import tokens as stacked_tokens
 from fedscale_ext.models.stacked.mapped import Mapped
@@ -139,8 +139,8 @@ def stacked(module: nn.Module, input_shape: tuple[int, ...]) -> Stacked | Mapped
 
     Returns:
         The cohort form. None for a module that cannot train in cohorts: its layers share a tensor, vmap refuses it, it
-        draws random numbers other than by ``models/dropout.py``, which draws each client's from its own stream, or a
-        trial shows that a cohort would not train as its clients alone do.
+        draws random numbers other than by ``models/layers/dropout.py``, which draws each client's from its own stream,
+        or a trial shows that a cohort would not train as its clients alone do.
 
     """
     if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):

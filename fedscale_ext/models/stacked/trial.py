@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.types import State
-from fedscale_ext.models.dropout import drawing
+from fedscale_ext.models.layers.dropout import drawing
 from fedscale_ext.models.random_input import random_input
 
 if TYPE_CHECKING:

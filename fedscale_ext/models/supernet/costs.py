@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.models.counting import BATCH, count, sizes
-from fedscale_ext.models.parts import SpatialMean
+from fedscale_ext.models.layers.parts import SpatialMean
 from fedscale_ext.models.supernet.modules import ConvolutionNet, RecurrentNet
 from fedscale_ext.models.supernet.operators import LayerShape
 from fedscale_ext.models.supernet.spaces import FORMS, check, layer_shapes, mixed, mixture

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.models.parts import SpatialMean
+from fedscale_ext.models.layers.parts import SpatialMean
 from fedscale_ext.models.supernet.operators import REDUCTIONS, ConvBNReLU, LayerShape, Maker
 from fedscale_ext.models.supernet.spaces import FORMS, layer_shapes, mixture, stages
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from fedscale_ext.models.parts import ChannelScale, SpatialMean
+from fedscale_ext.models.layers.parts import ChannelScale, SpatialMean
 
 
 class LayerShape(NamedTuple):

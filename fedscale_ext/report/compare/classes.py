@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedscale_ext.core.errors import one_line
-from fedscale_ext.data.class_names import class_names
+from fedscale_ext.data.layout.class_names import class_names
 from fedscale_ext.report.compare.arms import Arm
 from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.util.quantities import percent

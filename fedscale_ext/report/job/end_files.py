@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from fedscale_ext.metrics.models import FOLDER as MODELS
+from fedscale_ext.metrics.job_folder.model_files import FOLDER as MODELS
 from fedscale_ext.metrics.summary import SUMMARY
 from fedscale_ext.report.job.tables import MARKDOWN
 

@@ -17,10 +17,10 @@ from fedscale_ext.core.errors import UserError, meant_or_known
 from fedscale_ext.core.types import Evaluation, RoundRecord, is_personal
 from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.metrics.accuracy import client_accuracy
-from fedscale_ext.metrics.clients import CLIENTS, Clients, read_clients
-from fedscale_ext.metrics.evaluations import StoredEvaluation
-from fedscale_ext.metrics.names import HEADER, METRICS
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.clients_file import CLIENTS, Clients, read_clients
+from fedscale_ext.metrics.job_folder.evaluations import StoredEvaluation
+from fedscale_ext.metrics.job_folder.file_names import HEADER, METRICS
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
 from fedscale_ext.report.job.schema import Header, Summary
 from fedscale_ext.util.reading import MEGA, read_json

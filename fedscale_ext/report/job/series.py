@@ -7,7 +7,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
-from fedscale_ext.data.class_names import class_names
+from fedscale_ext.data.layout.class_names import class_names
 from fedscale_ext.metrics.accuracy import accuracy
 from fedscale_ext.metrics.auc import class_auc, client_auc
 from fedscale_ext.metrics.by_class import balanced_accuracy, by_class, class_summary, macro_f1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.errors import one_line
-from fedscale_ext.data.class_names import class_names
+from fedscale_ext.data.layout.class_names import class_names
 from fedscale_ext.report.job.own_tables import text_tables
 from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.quantities import percent, quantity

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedscale_ext.data.overview import Overview
+from fedscale_ext.data.layout.overview import Overview
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.data.wording import quantile_text
 from fedscale_ext.report.plots.panels import INK, MAIN, MUTED

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedscale_ext.metrics.tiers import group_means, kind_names, kinds_of, tier_of
+from fedscale_ext.metrics.capacity_groups import group_means, kind_names, kinds_of, tier_of
 from fedscale_ext.report.compare.arms import Arm
 from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.report.job.model_order import model_order

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
-from fedscale_ext.metrics.names import HEADER, METRICS
-from fedscale_ext.metrics.records import read_records
+from fedscale_ext.metrics.job_folder.file_names import HEADER, METRICS
+from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.report.job.end_files import JOB_PLOT
 from fedscale_ext.report.job.loading import NoRound
 from fedscale_ext.report.plots.courses import macs_by_round, time_unit

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.population.columns import AvailabilityTrace, CapacityTrace
-from fedscale_ext.population.describe import histogram, online
+from fedscale_ext.population.traces.columns import AvailabilityTrace, CapacityTrace
+from fedscale_ext.population.traces.statistics import histogram, online
 
 if TYPE_CHECKING:  # slow to import, and most look only at the table
     from matplotlib.axes import Axes

@@ -68,7 +68,7 @@ def test_clients_that_digest_nothing_learn_of_nobody(job_file: Path) -> None:
 
 
 def test_public_samples_must_fit_into_a_message(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscale_ext.server.dispatcher._HEADERS", 2**20 - 20_000)
+    monkeypatch.setattr("fedscale_ext.server.round.dispatcher._HEADERS", 2**20 - 20_000)
     with pytest.raises(UserError, match=r"the further tensors of one client do not fit .*: raise max_message_mb"):
         here(job_file, "large", **keys_of("fedmd"), max_message_mb=1)
 

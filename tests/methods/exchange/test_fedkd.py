@@ -16,7 +16,7 @@ from fedscale_ext.methods.exchange.fedkd import RANKS, FedKDClient, SentRanks
 from fedscale_ext.methods.exchange.low_rank import WHOLE, compressed, num_bytes
 from fedscale_ext.methods.exchange.mutual import personal_part, shared_part
 from fedscale_ext.models.families.network_pair import FEATURES, pair_spec
-from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.transport import wire
 from methods.exchange.exchange_harness import (
     TYPES,

@@ -20,7 +20,7 @@ from fedscale_ext.methods.exchange.fedl2g import GRADIENTS, FedL2GClient
 from fedscale_ext.methods.exchange.learning_to_guide import guiding_gradients
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.final_layer import input_of
+from fedscale_ext.models.layers.final_layer import input_of
 from fedscale_ext.report.job.loading import load_job
 from methods.exchange.exchange_harness import (
     TYPES,

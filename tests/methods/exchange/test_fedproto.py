@@ -13,7 +13,7 @@ from fedscale_ext.methods.exchange.client import COUNTS, KNOWN_CLASSES, NearestP
 from fedscale_ext.methods.exchange.prototypes import PROTOTYPES, PrototypeClient
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.models.families.headed import headed
-from fedscale_ext.models.final_layer import final_layer
+from fedscale_ext.models.layers.final_layer import final_layer
 from methods.exchange.exchange_harness import (
     WIDTH,
     assert_cohorts_equal_one_by_one,

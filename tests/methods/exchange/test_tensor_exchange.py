@@ -10,7 +10,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.methods.exchange.client import COUNTS, class_means
 from fedscale_ext.methods.exchange.tensor_exchange import bytes_sent, mean_by_class
-from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.transport import wire
 from methods.exchange.exchange_harness import TYPES, WIDTH, answer, new_aggregator, play
 from methods.harness import CLASSES

@@ -24,7 +24,7 @@ from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.methods.fedoras.supernet_training import SUPERNET
 from fedscale_ext.models.supernet import family as supernet
 from fedscale_ext.models.supernet.family import tables
-from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.transport import wire
 from methods import small_space
 from methods.harness import equal, server, trained, updates_for

@@ -23,8 +23,8 @@ from fedscale_ext.methods.fedoras.subspace_sampling import held_by
 from fedscale_ext.models.supernet import family as supernet
 from fedscale_ext.models.supernet.family import Searchable, restricted
 from fedscale_ext.training.local_training import MultiModelClient
+from fedscale_ext.training.optimizers.sgd import Sgd
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.training.sgd import Sgd
 from methods.harness import samples
 
 SHAPE, CLASSES = (1, 20, 20), 5

@@ -24,7 +24,7 @@ from fedscale_ext.methods.fedoras.stages import Plan, Stage
 from fedscale_ext.models.supernet.family import path_of
 from fedscale_ext.submodels import count_mean
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.figures import COLUMNS, figures_section
+from fedscale_ext.tasks.evaluation_figures import COLUMNS, figures_section
 from fedscale_ext.transport import wire
 from methods.fedoras.test_whole_jobs import SPACE
 from methods.harness import equal, server, trained, updates_for

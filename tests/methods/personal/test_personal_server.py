@@ -10,7 +10,7 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.personal.personal_models import floating_tensors
 from fedscale_ext.methods.personal.personal_server import PersonalModelsAggregator
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.server.method_base.requirements import check_local_training
 from fedscale_ext.tasks.client_tensors import ClientState
 from methods.harness import server
 

@@ -20,9 +20,9 @@ from fedscale_ext.methods.pruning.hermes import HermesAggregator, HermesClient, 
 from fedscale_ext.methods.pruning.pruned_types import pack_channels, unpack_channels
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.submodels import widths_at
+from fedscale_ext.training.optimizers.sgd import Sgd
 from fedscale_ext.training.resident import Cohort
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.training.sgd import Sgd
 from methods.harness import SHAPE, judged_right, samples, server, updates_for
 
 SPEC = models.named_spec("nasbench201_base", SHAPE, 5)

@@ -23,10 +23,10 @@ from fedscale_ext.core.local_steps import hold_out, trained_on
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.lotteryfl import LotteryClient, LotteryFLAggregator
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.models.stacked.network import stacked
 from fedscale_ext.server.grpc_server import Coordinator
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.server.method_base.requirements import check_local_training
 from fedscale_ext.submodels import narrowed, rate_of
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.training.resident import Cohort
@@ -395,11 +395,11 @@ def test_masks_fit_into_messages(job_file: Path, monkeypatch: pytest.MonkeyPatch
         return make_unit(self, event, *more, **header)
 
     monkeypatch.setattr(Coordinator, "make_unit", noting)
-    monkeypatch.setattr("fedscale_ext.server.dispatcher._HEADERS", 2**20 - cost - 2 * bits)
+    monkeypatch.setattr("fedscale_ext.server.round.dispatcher._HEADERS", 2**20 - cost - 2 * bits)
     cut = run(job_file, "cut", rounds=1, max_message_mb=1, unit_size=4)
     assert cut["accuracy"]["per_client"] == plain["accuracy"]["per_client"]
     assert counts.count(2) >= 2 and max(counts) == 6, counts  # clients of an evaluation, two to a message
-    monkeypatch.setattr("fedscale_ext.server.dispatcher._HEADERS", 2**20 - cost)
+    monkeypatch.setattr("fedscale_ext.server.round.dispatcher._HEADERS", 2**20 - cost)
     with pytest.raises(UserError, match="raise max_message_mb"):
         run(job_file, "none", rounds=1, max_message_mb=1)
 

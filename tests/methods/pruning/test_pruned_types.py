@@ -16,8 +16,8 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.store import open_data_set
 from fedscale_ext.methods.pruning.hermes import HermesClient
 from fedscale_ext.methods.pruning.masked_client import trainable
-from fedscale_ext.metrics.models import load_model
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.metrics.job_folder.model_files import load_model
+from fedscale_ext.server.method_base.requirements import check_local_training
 from fedscale_ext.util.tensor_files import read_tensors
 from methods.harness import CLASSES, SHAPE, server
 

@@ -28,7 +28,7 @@ from fedscale_ext.methods.pruning.zerofl import (
     sparse_weights,
     swat,
 )
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.server.method_base.requirements import check_local_training
 from fedscale_ext.training.local_training import MultiModelClient
 from methods.harness import SHAPE, samples, server
 

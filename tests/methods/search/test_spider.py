@@ -23,8 +23,8 @@ from fedscale_ext.method import GLOBAL
 from fedscale_ext.methods.search.alive_operators import alive_ops, everything, size_rows
 from fedscale_ext.methods.search.spider import ALIVE, Local, SpiderAggregator, SpiderClient
 from fedscale_ext.models.supernet.family import mixed
-from fedscale_ext.server.method_traits import untrained_weights
-from fedscale_ext.tasks.update_checks import Rejected
+from fedscale_ext.server.method_base.method_traits import untrained_weights
+from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.training.samples import ClientSamples
 from fedscale_ext.transport import wire
 from fedscale_ext.util.macs import MacCounter

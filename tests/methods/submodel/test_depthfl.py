@@ -23,7 +23,7 @@ from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.submodel.depthfl import DepthFLAggregator, DepthFLClient
 from fedscale_ext.methods.submodel.feddyn import DynamicGradients
 from fedscale_ext.models.multi_exit.family import prefix
-from fedscale_ext.server.method_traits import reestimates_statistics
+from fedscale_ext.server.method_base.method_traits import reestimates_statistics
 from fedscale_ext.server.scaffold import ControlVariates
 from fedscale_ext.submodels import count_mean
 from fedscale_ext.util.tensor_files import read_tensors

@@ -18,7 +18,7 @@ from fedscale_ext.core.types import EvaluationPlan, WorkItem
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.submodel.exit_levels import MultiExitClient, MultiExitExecutor
-from fedscale_ext.metrics.models import load_model
+from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.training.local_training import MultiModelClient
 from tests.client_settings import client_settings

@@ -19,7 +19,7 @@ from fedscale_ext.core.types import State
 from fedscale_ext.data import store
 from fedscale_ext.methods.submodel.fedrolex import FedRolexAggregator
 from fedscale_ext.methods.submodel.heterofl import HeteroFLAggregator, HeteroFLParams
-from fedscale_ext.server.method_traits import reestimates_statistics
+from fedscale_ext.server.method_base.method_traits import reestimates_statistics
 from fedscale_ext.submodels import coverage, extract, insert, narrowed, window
 from fedscale_ext.training.label_mask import class_axes
 from fedscale_ext.training.local_training import MultiModelClient

@@ -16,7 +16,7 @@ from fedscale_ext.methods.submodel.depthfl import DepthFLClient
 from fedscale_ext.methods.submodel.scalefl import ScaleFLAggregator, ScaleFLClient
 from fedscale_ext.models.multi_exit.family import prefix
 from fedscale_ext.models.stacked.network import stacked
-from fedscale_ext.server.method_traits import reestimates_statistics
+from fedscale_ext.server.method_base.method_traits import reestimates_statistics
 from fedscale_ext.submodels import count_mean, narrowed
 from fedscale_ext.training.cohort import CohortStep
 from fedscale_ext.training.resident import Cohort

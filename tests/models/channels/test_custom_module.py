@@ -11,12 +11,12 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.models import registry
-from fedscale_ext.models.dropout import Dropout
 from fedscale_ext.models.families.headed import headed
+from fedscale_ext.models.layers.dropout import Dropout
 from fedscale_ext.models.memory import training_memory
 from fedscale_ext.models.stacked.network import Mapped, Stacked, stacked
 from fedscale_ext.submodels import count_mean, extract, narrowed, window
-from fedscale_ext.submodels.coverage import coverage
+from fedscale_ext.submodels.extraction import coverage
 from tests.models.channels.networks import Net
 
 HERE = "tests.models.channels.networks"

@@ -13,7 +13,7 @@ from fedscale_ext import models
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Axis, Layout, ModelSpec
 from fedscale_ext.models.channels import channel_layout
-from fedscale_ext.models.widths import FIXED
+from fedscale_ext.models.resizing import FIXED
 from fedscale_ext.submodels import extract, narrowed, window
 from tests.models import architectures
 from tests.models.channels.networks import MULTIPLIED, PADDED, Random

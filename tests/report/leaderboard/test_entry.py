@@ -13,7 +13,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.job.loading import load_job
 from fedscale_ext.report.leaderboard.board import TITLES, board
 from fedscale_ext.report.leaderboard.entry import Tuned, configuration, entry, lacks, lacks_of_tuned, write
-from fedscale_ext.server.requirements import check_local_training
+from fedscale_ext.server.method_base.requirements import check_local_training
 
 VERSIONS = {"python": "3", "torch": "2", "numpy": "2", "fedscale": "1.0", "fedscale_ext": "0.1.0", "commit": "c0ffee"}
 TUNED = [Tuned("learning_rate", ("0.01", "0.05"), "0.05")]

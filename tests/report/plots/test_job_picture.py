@@ -8,7 +8,7 @@ from synthetic_job import evaluation, header, record, records
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.accuracy import accuracy
-from fedscale_ext.metrics.recorder import Recorder
+from fedscale_ext.metrics.job_folder.recorder import Recorder
 from fedscale_ext.report.plots.comparison_plots import WIDTH, figure_of
 from fedscale_ext.report.plots.job_picture import draw, plot_job
 from fedscale_ext.report.plots.panels import _running_mean, participants

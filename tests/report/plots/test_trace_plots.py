@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedscale_ext.population.columns import CapacityTrace
+from fedscale_ext.population.traces.columns import CapacityTrace
 from fedscale_ext.report.plots.trace_plots import draw
 
 

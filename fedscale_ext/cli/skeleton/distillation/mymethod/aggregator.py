@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedscale_ext.method import Count, CountOrZero, Positive
 from fedscale_ext.methods.device_types import DeviceTypesParams
-from fedscale_ext.methods.distillation.exchange import LogitsExchangeAggregator, Phase
+from fedscale_ext.methods.distillation.logits_exchange import LogitsExchangeAggregator, Phase
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Sweeps: their plan, their jobs side by side, what is remembered and shown of them."""

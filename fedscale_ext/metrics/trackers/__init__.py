@@ -1,0 +1,1 @@
+"""Figures of rounds on TensorBoard and Weights & Biases."""

@@ -1,0 +1,1 @@
+"""Selection of a round's participants: at random, by Oort, by PyramidFL."""

@@ -1,0 +1,1 @@
+"""Traces of devices as files and columns: reading, checks, writing, statistics, resampling, matching to clients."""

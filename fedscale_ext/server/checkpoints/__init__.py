@@ -1,0 +1,1 @@
+"""A job's state as a file, and back."""

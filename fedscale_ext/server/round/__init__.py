@@ -1,0 +1,1 @@
+"""The steps of a round: what is sent, collected, in time, recorded, and whether it is the last."""

@@ -1,0 +1,1 @@
+"""Answers of executors: their sections, and the checks of whoever sent them."""
