@@ -95,5 +95,5 @@ setup(
             "types-psutil",
         ],
     },
-    entry_points={"console_scripts": ["fedscale=fedscale_ext.cli:main"]},
+    entry_points={"console_scripts": ["fedscale=fedscale_ext.cli.main:main"]},
 )

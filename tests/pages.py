@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext import models
-from fedscale_ext.cli import main
+from fedscale_ext.cli.main import main
 from fedscale_ext.server import records
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.local_steps import step_sizes, trained_on
 from fedscale_ext.core.types import State, WorkItem
 from fedscale_ext.data.store import DataSet
-from fedscale_ext.executor import faults
+from fedscale_ext.executor import lost_device
 from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_tensors import (
     CONTROL_VARIATES,
@@ -141,7 +141,7 @@ class Worker:
         """
         if of_machine(error):
             raise error
-        faults.check_device(self.bench.device)
+        lost_device.check_device(self.bench.device)
 
     def train_client(self, model: str, client: MultiModelClient, conf: ClientConfig) -> dict[str, Any]:
         """One client on the resident module of pool key ``model``."""

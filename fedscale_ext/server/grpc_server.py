@@ -38,13 +38,13 @@ from fedscale_ext.transport.executor_link import ALIVE, FINAL, LEAVE
 from fedscale_ext.transport.joining import JOIN, wanted_number, write_offer
 from fedscale_ext.transport.leases import ExecutorProcess, Leases, NotRegistered, NumberInUse, Superseded
 from fedscale_ext.transport.no_pickle import NoPickle
+from fedscale_ext.transport.refused_messages import Refusals
 from fedscale_ext.transport.registration import ExecutorInfo, other_code, read_registration
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import JOINING, Gate
 from fedscale_ext.transport.unit_retries import UnitTracker
 from fedscale_ext.transport.units import Attempt, Unit
 from fedscale_ext.util.code_digest import code_digest
-from fedscale_ext.util.refusals import Refusals
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
 _ALIVE_SHARE = 1 / 3  # of a lease: how long a call that shows life stays open

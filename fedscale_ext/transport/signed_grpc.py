@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 
+from fedscale_ext.transport.refused_messages import Refusals
 from fedscale_ext.transport.signing import Gate, Refused, Signer, Stamp, is_body
-from fedscale_ext.util.refusals import Refusals
 
 _STAMP, _ANSWER = "fsx-stamp-bin", "fsx-answer-bin"
 _DISTRUST = "CERTIFICATE_VERIFY"  # in gRPC's words for a handshake that failed for this reason

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import fedscale_ext
-from fedscale_ext.cli import main
+from fedscale_ext.cli.main import main
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs, run_lock
 from fedscale_ext.server import records

@@ -12,8 +12,8 @@ import pytest
 import typer
 from written_job import write_job
 
-from fedscale_ext.cli import main
 from fedscale_ext.cli.app import app
+from fedscale_ext.cli.main import main
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.report.plots import comparison_plots, job_plots

@@ -17,7 +17,7 @@ from .conftest import ROOT
 def test_help_is_fast_and_imports_nothing_heavy():
     code = (
         "import sys; sys.argv = ['fedscale', '--help']\n"
-        "from fedscale_ext.cli import main\n"
+        "from fedscale_ext.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "print(sorted({'torch', 'fedscale', 'numpy', 'yaml', 'pydantic', 'matplotlib', 'psutil'} & set(sys.modules)))"
@@ -48,7 +48,7 @@ def test_version(call):
 def test_commands_that_need_no_torch_do_not_import_it(state, tmp_path, command):
     code = (
         f"import sys; sys.argv = ['fedscale', *{[word.format(tmp_path) for word in command]!r}]\n"
-        "from fedscale_ext.cli import main\n"
+        "from fedscale_ext.cli.main import main\n"
         "try: main()\n"
         "except SystemExit as end: print(end.code)\n"
         "print('torch' in sys.modules)"
@@ -72,7 +72,7 @@ def test_an_interrupt_of_imports_ends_without_a_traceback(state, module, words):
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
         f"sys.argv = ['fedscale', *{words!r}]\n"
-        "from fedscale_ext.cli import main\n"
+        "from fedscale_ext.cli.main import main\n"
         "sys.meta_path.insert(0, Interrupting())\n"
         "main()"
     )
@@ -94,7 +94,7 @@ def test_missing_configuration_is_one_sentence(call):
 
 
 def test_unexpected_error_is_one_sentence_and_a_logged_traceback(state, monkeypatch, capsys):
-    from fedscale_ext import cli
+    from fedscale_ext.cli.main import main
     from fedscale_ext.driver import jobs
 
     def fail() -> list[str]:
@@ -103,7 +103,7 @@ def test_unexpected_error_is_one_sentence_and_a_logged_traceback(state, monkeypa
     monkeypatch.setattr(jobs, "names", fail)
     monkeypatch.setattr(sys, "argv", ["fedscale", "driver", "status"])
     with pytest.raises(SystemExit) as end:
-        cli.main()
+        main()
     assert end.value.code == 1
     log = state / "error.log"
     assert capsys.readouterr().err == f"fedscale: unexpected ValueError: first; its traceback is in {log}\n"

@@ -137,7 +137,7 @@ def test_names_that_kubernetes_does_not_take(name, image, claim):
 
 
 def test_the_command_prints_them(tmp_path, monkeypatch, capsys):
-    from fedscale_ext.cli import main
+    from fedscale_ext.cli.main import main
 
     command = "fedscale driver render --k8s quickstart --image i --claim data --set job_name=other"
     monkeypatch.setattr("sys.argv", shlex.split(command))

@@ -79,7 +79,7 @@ def call(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs the command within this process; its exit code and what it printed."""
-    from fedscale_ext.cli import main
+    from fedscale_ext.cli.main import main
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["fedscale", *map(str, arguments)])

@@ -11,7 +11,8 @@ import torch
 from aggregator_service import configuration as job_configuration
 from aggregator_service import connection, registration, serving
 
-from fedscale_ext.cli import executor_commands, main
+from fedscale_ext.cli import executor_commands
+from fedscale_ext.cli.main import main
 from fedscale_ext.config.job_config import make_config, shared_argv, with_values
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.entry.join import JoinOptions, _device, check_token, configuration, join, make_executor

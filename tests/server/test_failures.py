@@ -11,7 +11,7 @@ from job_results import assert_equal, result
 import fedscale_ext
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.executor import faults
+from fedscale_ext.executor import lost_device
 from fedscale_ext.tasks.evaluate import Evaluate
 from fedscale_ext.tasks.train import Train
 from fedscale_ext.training.local_training import MultiModelClient
@@ -87,10 +87,10 @@ def test_a_gpu_that_refuses_all_work_ends_the_process(monkeypatch: pytest.Monkey
     def refuse(device: torch.device) -> None:
         raise RuntimeError("device-side assert triggered")
 
-    faults.check_device(torch.device("cpu"))
+    lost_device.check_device(torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "synchronize", refuse)
     with pytest.raises(SystemExit, match="cuda:0 does not work any more: device-side assert"):
-        faults.check_device(torch.device("cuda:0"))
+        lost_device.check_device(torch.device("cuda:0"))
 
 
 @pytest.mark.parametrize(

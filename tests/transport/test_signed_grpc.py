@@ -12,10 +12,10 @@ from fedscale.cloud.channels import job_api_pb2
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.transport import endpoint
+from fedscale_ext.transport.refused_messages import Refusals
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import Gate, Signer
-from fedscale_ext.util.refusals import Refusals
-from fedscale_ext.util.token import new_token
+from fedscale_ext.transport.token import new_token
 
 METHOD = SERVICE + "CLIENT_REGISTER"
 

@@ -184,7 +184,7 @@ def test_a_sweep_whose_jobs_are_still_checked_is_stopped(fedscale, call, state, 
         assert run(fedscale, conf, "--seeds", "0-1")[0] == 0
     code = (
         "import sys, time\n"
-        "from fedscale_ext.cli import main\n"
+        "from fedscale_ext.cli.main import main\n"
         "from fedscale_ext.driver import sweep\n"
         "sweep.check_jobs = lambda *_: print('checking', flush=True) or time.sleep(600)\n"
         f"sys.argv = ['fedscale', 'driver', 'start', {str(conf)!r}, '--seeds', '0-1']\n"

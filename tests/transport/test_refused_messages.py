@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from fedscale_ext.util.refusals import Refusals
+from fedscale_ext.transport.refused_messages import Refusals
 
 
 def test_reasons_in_words() -> None:
