@@ -183,7 +183,7 @@ def test_no_color_in_a_terminal(state, write_conf):
     [("jobs/fake/job.json", ", or set FEDSCALE_EXT_STATE to a folder on another disk"), ("../data/a.csv", "")],
 )
 def test_a_full_disk_is_one_sentence(state, monkeypatch, capsys, file, advice):
-    from fedscale_ext import cli
+    from fedscale_ext.cli.main import main
     from fedscale_ext.driver import jobs
 
     path = os.path.normpath(state / file)
@@ -194,7 +194,7 @@ def test_a_full_disk_is_one_sentence(state, monkeypatch, capsys, file, advice):
     monkeypatch.setattr(jobs, "names", fail)
     monkeypatch.setattr(sys, "argv", ["fedscale", "driver", "status"])
     with pytest.raises(SystemExit) as end:
-        cli.main()
+        main()
     said = f"fedscale: the disk takes no more: {path} cannot be written (No space left on device); make room{advice}\n"
     assert (end.value.code, capsys.readouterr().err) == (2, said)
 
@@ -213,7 +213,7 @@ def test_a_name_that_is_too_long_is_one_sentence(call):
 
 @pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 2), (errno.EROFS, 2), (errno.EIO, 1)])
 def test_a_path_that_one_may_not_enter_is_one_sentence(state, monkeypatch, capsys, number, code):
-    from fedscale_ext import cli
+    from fedscale_ext.cli.main import main
     from fedscale_ext.driver import jobs
 
     def fail() -> list[str]:
@@ -222,7 +222,7 @@ def test_a_path_that_one_may_not_enter_is_one_sentence(state, monkeypatch, capsy
     monkeypatch.setattr(jobs, "names", fail)
     monkeypatch.setattr(sys, "argv", ["fedscale", "driver", "status"])
     with pytest.raises(SystemExit) as end:
-        cli.main()
+        main()
     assert end.value.code == code
     said = f"fedscale: locked/a.yml cannot be read or written: {os.strerror(number)}\n"
     assert (capsys.readouterr().err == said, (state / "error.log").exists()) == (code == 2, code == 1)
