@@ -22,7 +22,7 @@ from evals.paper.experiment import Run
 from fedscale_ext import models
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.streams import stream, torch_stream
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 
 _SIDES = (1024, 100, 768)  # a product as they are in training: out of reach of the first-level cache, 100 rows
 

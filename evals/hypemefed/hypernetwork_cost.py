@@ -28,7 +28,7 @@ import torch
 from evals.hypemefed.floor import core_gflops, training_gflop
 from evals.speed.machine import model_name
 from fedscale_ext import models
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.pairs import pairs
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes

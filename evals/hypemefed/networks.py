@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from fedscale_ext.core.model_spec import ModelSpec
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import weight_error
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms

@@ -9,7 +9,7 @@ import torch
 from pretend_device import DEVICE, Misplaced, PretendDevice, serial
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.moss.knowledge_transfer import Options
 from fedscale_ext.methods.moss.proxy_models import PairwiseModels, ProxyModels, Transfers

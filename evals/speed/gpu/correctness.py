@@ -18,7 +18,7 @@ from evals.speed.gpu.measurements import Measurements, Setting
 from evals.speed.task import CLASSES, SAMPLES, SHAPE
 from evals.speed.workload import module
 from fedscale_ext.core.types import State
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.moss.proxy_models import Public
 from fedscale_ext.tasks.workbench import Workbench

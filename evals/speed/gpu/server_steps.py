@@ -9,7 +9,7 @@ import torch
 from evals.hypemefed.hypernetwork_cost import EPOCHS, drawn_states, shapes
 from evals.speed import moss_server_step
 from evals.speed.gpu.measurements import Measurements, Setting
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 
 PART, CPU_PART = "server steps", "server steps on the CPU"

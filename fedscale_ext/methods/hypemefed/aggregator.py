@@ -45,7 +45,7 @@ from fedscale_ext.method import (
     stream,
 )
 from fedscale_ext.methods.hypemefed.factorisation import check_rank, rank
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from fedscale_ext.methods.hypemefed.factorisation import factors, matrix_shape, to_matrix
 from fedscale_ext.methods.hypemefed.hypernetwork import HyperNetwork, VectorNetwork
+from fedscale_ext.methods.hypemefed.hypernetwork_training import train
 from fedscale_ext.methods.hypemefed.losses import Target, factor_loss, weight_loss
 from fedscale_ext.methods.hypemefed.mlp import Mlp
-from fedscale_ext.methods.hypemefed.training import train
 from tests.methods.hypemefed import reference
 
 SOURCE, TARGET = (6, 4, 3, 3), (8, 6, 3, 3)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.hypemefed.sizes import parameters, peak_bytes
 from tests.methods.hypemefed.reference import shapes
@@ -40,7 +40,8 @@ def test_what_memory_does_not_hold_is_refused_before_it_is_drawn(
     for total, fits in ((needed, True), (needed - 1, False)):
         monkeypatch.setattr(psutil, "virtual_memory", lambda total=total: SimpleNamespace(total=total))
         monkeypatch.setattr(
-            "fedscale_ext.methods.hypemefed.hypernetworks._network", lambda *_: SimpleNamespace(values=torch.zeros(1))
+            "fedscale_ext.methods.hypemefed.hypernetwork_set._network",
+            lambda *_: SimpleNamespace(values=torch.zeros(1)),
         )
         if fits:
             networks(**options)

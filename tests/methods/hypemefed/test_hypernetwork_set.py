@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fedscale_ext.methods.hypemefed.factorisation import to_matrix
-from fedscale_ext.methods.hypemefed.hypernetworks import HyperNetworks
+from fedscale_ext.methods.hypemefed.hypernetwork_set import HyperNetworks
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from tests.methods.hypemefed.reference import shapes, state
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_decomposed_ends_the_chain(monkeypatch):
 
     nets, states = networks(), clients()
     nets.train(states)
-    monkeypatch.setattr("fedscale_ext.methods.hypemefed.hypernetworks.product_factors", fail)
+    monkeypatch.setattr("fedscale_ext.methods.hypemefed.hypernetwork_set.product_factors", fail)
     assert sorted(nets.generate(states)[0]) == CONVS[:2]
     assert nets.not_finite == ["block3.conv1", "block3.conv2"]
 

@@ -22,12 +22,12 @@ from fedscale_ext.methods.hypemefed.hypernetwork import (
     by_components,
     parts,
 )
+from fedscale_ext.methods.hypemefed.hypernetwork_training import train
 from fedscale_ext.methods.hypemefed.losses import Target
 from fedscale_ext.methods.hypemefed.pairs import Pair, Tensors, kinds, pairs
 from fedscale_ext.methods.hypemefed.params import HyperNetworkParams
 from fedscale_ext.methods.hypemefed.rescaling import factor_to
 from fedscale_ext.methods.hypemefed.sizes import check_memory
-from fedscale_ext.methods.hypemefed.training import train
 from fedscale_ext.util.threads import in_threads
 from fedscale_ext.util.torch_devices import CPU, threads_on
 
