@@ -1,9 +1,8 @@
 """``fedscale config``: the presets of methods and data sets, and the configurations that they compose."""
 
 import shlex
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,11 +16,7 @@ app = typer.Typer(
 )
 
 
-class Kind(StrEnum):
-    """The two kinds of presets."""
-
-    methods = "methods"
-    data = "data"
+Kind = Literal["methods", "data"]
 
 
 @app.command("list")
@@ -42,13 +37,13 @@ def list_presets(
     from fedscale_ext.driver.tables import console, print_entries, print_table
 
     out = console()
-    if kind != Kind.data:
+    if kind != "data":
         methods = {name: method_preset(name) for name in startable_methods()}
         print_table(out, ["method", "what it is", "data nearest to its paper"],
                     [[name, preset.title, preset.data] for name, preset in methods.items()])  # fmt: skip
     if kind is None:
         out.print()
-    if kind != Kind.methods:
+    if kind != "methods":
         presets = data_presets().items()
         entries = [(name, [preset.title, setting_title(preset), preset.get[0]]) for name, preset in presets]
         print_entries(out, ("data", "what it is, setting, how to get it"), entries)

@@ -126,13 +126,13 @@ def import_(
     data_set = registry.canonical(data_set)
     out = output.out or folder_in_data(output.name or data_set)
     kind = format_ or _format(source, data_set)
-    if kind is Format.leaf and entry is not None and entry.text:
-        kind = Format.text
+    if kind == "leaf" and entry is not None and entry.text:
+        kind = "text"
     name = output.name
     # one's own samples in a known kind's layout are not that data set
-    if name is None and kind is Format.npz:
+    if name is None and kind == "npz":
         name = source.stem
-    if name is None and kind is Format.datasets:
+    if name is None and kind == "datasets":
         name = str(source) if on_hub(source) else source.resolve().name
     common = {"name": name, "partition": spread, "generated": output.generated, "force": output.force,
               "shift": shift.build()}  # fmt: skip
@@ -144,18 +144,18 @@ def import_(
         typer.echo(f"note: {data_set!r} {where}{meant}", err=True)
 
 
-def import_and_report(kind: Format, source: Path, out: Path, data_set: str, options: "ImportOptions") -> None:
+def import_and_report(kind: str, source: Path, out: Path, data_set: str, options: "ImportOptions") -> None:
     """Import ``source`` of that format to ``out``, decode it, and say what it is."""
     from fedscale_ext.data.importing import importers
 
-    importer = getattr(importers, f"import_{kind.value}")
+    importer = getattr(importers, f"import_{kind}")
     with progress_bar(f"importing {source.name}") as progress:
         written = importer(source, out, data_set, replace(options, progress=progress))
     _decode_written(written)
     report_import(written)
 
 
-def _format(source: Path, data_set: str) -> Format:
+def _format(source: Path, data_set: str) -> str:
     """The format of a file by its ending, of a folder by the files in it: those of the data set before others."""
     from fedscale_ext.data.download.catalogue import catalogue
     from fedscale_ext.data.formats.cifar import is_cifar
@@ -169,8 +169,8 @@ def _format(source: Path, data_set: str) -> Format:
     from fedscale_ext.data.layout.data_folder import CSV_FOLDER
 
     if on_hub(source) or is_saved(source):
-        return Format.datasets
-    by_ending = {".npz": Format.npz, ".json": Format.leaf, ".parquet": Format.parquet}
+        return "datasets"
+    by_ending = {".npz": "npz", ".json": "leaf", ".parquet": "parquet"}
     if source.is_file():
         if source.suffix in (".mat", ".bin", ".gz"):
             raise UserError(f"{source} is one of several files: name the folder that they lie in")
@@ -185,19 +185,19 @@ def _format(source: Path, data_set: str) -> Format:
     if not source.exists():
         raise UserError(f"{source} does not exist")
     if (source / CSV_FOLDER).is_dir():
-        return Format.layout
+        return "layout"
     by_files = {"svhn": SvhnSource, "stl10": Stl10Source, "unimib": UnimibSource, "idx": IdxSource}
     there = ["cifar"] if is_cifar(source) else []
     there += [name for name, published in by_files.items() if published.locate(source)]
     if there:
         entry = catalogue().get(data_set)
         usual = [name for name in there if entry and name in {files.format for files in entry.sources}]
-        return Format((usual or there)[0])
+        return (usual or there)[0]
     if has_clips(source):
-        return Format.speech
+        return "speech"
     if has_leaf_files(source):
-        return Format.leaf
-    return Format.parquet if next(source.rglob("*.parquet"), None) else Format.folder
+        return "leaf"
+    return "parquet" if next(source.rglob("*.parquet"), None) else "folder"
 
 
 @app.command()

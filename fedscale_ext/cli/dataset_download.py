@@ -14,7 +14,6 @@ from fedscale_ext.cli.dataset import import_and_report
 from fedscale_ext.cli.dataset_options import (
     ClientMap,
     Force,
-    Format,
     FormatOptions,
     Out,
     PartitionOptions,
@@ -114,7 +113,7 @@ def download(
         except get.NoHostError as error:
             typer.echo(f"fedscale: {error}", err=True)
             raise typer.Exit(1) from None
-        kind = Format(downloaded.source.format)
+        kind = downloaded.source.format
         options = FormatOptions(client_map=client_map).build(kind, downloaded.paths[0], common)
         with _unpacked(downloaded, dataset) as source:
             import_and_report(kind, source, out_folder, dataset.name, options)

@@ -1,9 +1,8 @@
 """Options that the ``fedscale dataset`` commands share, in groups by what they are about."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,50 +14,19 @@ if TYPE_CHECKING:
     from fedscale_ext.data.importing.shift import Shift
 
 
-class Format(StrEnum):
-    """Kinds of files that can be imported."""
-
-    npz = "npz"
-    leaf = "leaf"
-    text = "text"
-    parquet = "parquet"
-    folder = "folder"
-    cifar = "cifar"
-    speech = "speech"
-    svhn = "svhn"
-    stl10 = "stl10"
-    unimib = "unimib"
-    idx = "idx"
-    layout = "layout"
-    datasets = "datasets"
+Format = Literal[
+    "npz", "leaf", "text", "parquet", "folder", "cifar", "speech", "svhn", "stl10", "unimib", "idx", "layout",
+    "datasets",
+]  # fmt: skip
 
 
-class PartitionKind(StrEnum):
-    """Partitions over clients."""
-
-    dirichlet = "dirichlet"
-    classes = "classes"
-    shard = "shard"
-    iid = "iid"
-    linear = "linear"
-    square = "square"
-    exponential = "exponential"
-    grouped = "grouped"
+PartitionKind = Literal["dirichlet", "classes", "shard", "iid", "linear", "square", "exponential", "grouped"]
 
 
-class ShiftKind(StrEnum):
-    """Feature shifts."""
-
-    rotation = "rotation"
-    noise = "noise"
-    domains = "domains"
+ShiftKind = Literal["rotation", "noise", "domains"]
 
 
-class TestSource(StrEnum):
-    """Where test samples come from."""
-
-    source = "source"
-    local = "local"
+TestSource = Literal["source", "local"]
 
 
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.", show_default="data/NAME")]
@@ -133,7 +101,7 @@ class PartitionOptions:
                 raise UserError("--samples-per-client is for --partition dirichlet")
             return None
         return Partition(
-            self.partition.value,
+            self.partition,
             self.clients,
             alpha=self.alpha,
             shards_per_client=self.shards,
@@ -162,9 +130,9 @@ class ShiftOptions:
         """Return the shift, None where none is asked for; UserError where the options do not go together."""
         from fedscale_ext.data.importing.shift import Shift
 
-        if self.angles is not None and self.shift is not ShiftKind.rotation:
+        if self.angles is not None and self.shift != "rotation":
             raise UserError("--angles is for --shift rotation")
-        if self.noise_level is not None and self.shift is not ShiftKind.noise:
+        if self.noise_level is not None and self.shift != "noise":
             raise UserError("--noise-level is for --shift noise")
         if self.shift is None:
             return None
@@ -174,7 +142,7 @@ class ShiftOptions:
                 given["angles"] = tuple(float(angle) for angle in self.angles.split(","))
             except ValueError:
                 raise UserError(f"--angles {self.angles}: write numbers of degrees, as in 0,90,180,270") from None
-        return Shift(self.shift.value, **given)
+        return Shift(self.shift, **given)
 
 
 @dataclass(frozen=True)
@@ -184,13 +152,13 @@ class SplitOptions:
     test: Annotated[
         TestSource,
         typer.Option(help="Test samples: those of SOURCE, or drawn from each client's samples."),
-    ] = TestSource.source
+    ] = "source"
     test_fraction: TestFraction = 0.2
     seed: Seed = 1
 
     def settings(self) -> dict[str, Any]:
         """Return the fields of :class:`ImportOptions` that these options decide."""
-        return {"local_test": self.test is TestSource.local, "test_fraction": self.test_fraction, "seed": self.seed}
+        return {"local_test": self.test == "local", "test_fraction": self.test_fraction, "seed": self.seed}
 
 
 @dataclass(frozen=True)
@@ -231,7 +199,7 @@ class FormatOptions:
         """Names of the arrays of an npz file."""
         return {"x": self.x, "y": self.y, "client": self.client, "split": self.split, "names": self.names}
 
-    def build(self, kind: Format, source: Path, common: dict[str, Any]) -> "ImportOptions":
+    def build(self, kind: str, source: Path, common: dict[str, Any]) -> "ImportOptions":
         """Return the options of the format, with the fields in ``common`` that all formats have.
 
         Raises:
@@ -249,24 +217,24 @@ class FormatOptions:
 
         shape = None if self.shape is None else parse_picture_shape(self.shape, "--shape")
         arrays = self.arrays
-        other = f"but {source} is {kind.value} data"
-        if kind is Format.datasets and self.names != FormatOptions().names:
+        other = f"but {source} is {kind} data"
+        if kind == "datasets" and self.names != FormatOptions().names:
             raise UserError(f"--names names an array of an npz file, {other}")
-        if kind not in (Format.npz, Format.datasets) and arrays != FormatOptions().arrays:
+        if kind not in ("npz", "datasets") and arrays != FormatOptions().arrays:
             raise UserError(f"--x, --y, --client, --split and --names name arrays of an npz file or columns, {other}")
-        if kind is not Format.speech and self.client_map is not None:
+        if kind != "speech" and self.client_map is not None:
             raise UserError(f"--client-map is for the wav files of Speech Commands, {other}")
-        if kind is not Format.text and self.stride is not None:
+        if kind != "text" and self.stride is not None:
             raise UserError(f"--stride is for text, {other}")
-        if kind is not Format.npz and self.transposed:
+        if kind != "npz" and self.transposed:
             raise UserError(f"--transposed is for the arrays of an npz file, {other}")
-        if kind is Format.npz:
+        if kind == "npz":
             return NpzOptions(**common, **arrays, transposed=self.transposed, shape=shape)
-        if kind is Format.datasets:
+        if kind == "datasets":
             columns: dict[str, Any] = {"x": self.x, "y": self.y, "client": self.client, "split": self.split}
             return DatasetsOptions(**common, **columns, shape=shape)
-        if kind is Format.speech:
+        if kind == "speech":
             return SpeechOptions(**common, client_map=self.client_map, shape=shape)
-        if kind is Format.text:
+        if kind == "text":
             return TextOptions(**common, stride=self.stride, shape=shape)
         return ImportOptions(**common, shape=shape)

@@ -151,7 +151,7 @@ def new(
             help="Kind of the method: one model for all; parts of it by capacity; personal layers; or personal models "
             "and public samples."
         ),
-    ] = Kind.AVERAGING,
+    ] = "averaging",
 ) -> None:
     """Write a small method to start from: a package with a class, tests that pass and a job that runs.
 

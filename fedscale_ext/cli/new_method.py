@@ -9,9 +9,9 @@ import os
 import re
 import shutil
 import sys
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.core.errors import UserError
@@ -24,16 +24,10 @@ _LONGEST = 20  # keeps the lines of the skeleton below 120 characters
 _HERE = "  # what the kind adds\n"  # the line of a common file that a kind's lines replace
 
 
-class Kind(StrEnum):
-    """What a new method begins as."""
-
-    AVERAGING = "averaging"
-    SUBMODEL = "submodel"
-    PERSONAL = "personal"
-    DISTILLATION = "distillation"
+Kind = Literal["averaging", "submodel", "personal", "distillation"]
 
 
-def write_skeleton(name: str, out: Path, kind: Kind = Kind.AVERAGING) -> list[Path]:
+def write_skeleton(name: str, out: Path, kind: Kind = "averaging") -> list[Path]:
     """Write the skeleton of a method: all of it, or nothing.
 
     Args:

@@ -3,9 +3,8 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,11 +26,7 @@ _MOST = 20_000_000  # devices
 _BAR = 44  # characters of the longest bar: a line fits 80 columns
 
 
-class Ending(StrEnum):
-    """Formats of trace files."""
-
-    npz = "npz"
-    csv = "csv"
+Ending = Literal["npz", "csv"]
 
 
 @app.command()
@@ -108,7 +103,7 @@ def synthesize(
     devices: Annotated[int, typer.Argument(metavar="N", help="Devices to draw, each also a client's availability.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.")] = Path("data/traces"),
     seed: Annotated[int, typer.Option(help="Seed: the same one gives the same devices.")] = 1,
-    format_: Annotated[Ending, typer.Option("--format", help="Format of both files.")] = Ending.npz,
+    format_: Annotated[Ending, typer.Option("--format", help="Format of both files.")] = "npz",
     force: Force = False,
 ) -> None:
     """Draw a population of N devices from FedScale's published marginals: capacity.npz and availability.npz.
@@ -124,7 +119,7 @@ def synthesize(
         raise UserError(f"{devices} devices cannot be drawn: name a number from 1 to {_MOST:,}")
     if seed < 0:
         raise UserError(f"the seed must be 0 or above, not {seed}")
-    paths = [out / f"{name}.{format_.value}" for name in ("capacity", "availability")]
+    paths = [out / f"{name}.{format_}" for name in ("capacity", "availability")]
     for path in paths:
         if path.exists() and not force:
             raise UserError(f"{path} exists: name another folder or add --force")

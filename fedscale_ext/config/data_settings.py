@@ -3,19 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedscale_ext.config.job_config import JobConfig, set_aside
+from fedscale_ext.config.job_config import set_aside
 
 
-def data_settings(config: JobConfig) -> dict[str, Any]:
+def data_settings(echo: Mapping[str, Any]) -> dict[str, Any]:
     """Return what clients' data are opened with; jobs with equal settings have the same data, if files are the same.
 
-    ``public_draw`` are the number, classes and alpha of public samples; None where the clients keep all of theirs.
-    """
-    return recorded_data_settings(config.echo())
-
-
-def recorded_data_settings(echo: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same of a job by the ``config`` of its header.json, or by :meth:`JobConfig.echo`.
+    ``echo`` is that of :meth:`JobConfig.echo` or header.json. ``public_draw`` are the number, classes and alpha of
+    public samples; None where the clients keep all of theirs.
 
     Where an earlier release recorded no ``data_seed``, the job's ``seed`` decided what that does.
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.config.data_settings import data_settings, recorded_data_settings
+from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.job_config import JobConfig, set_aside
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.layout.files import names_in, read_description
+from fedscale_ext.data.majority import majority_labels
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
 from fedscale_ext.data.public_draw import PublicDraw
 from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set
@@ -21,7 +22,7 @@ def open_job_data(config: JobConfig, progress: Progress | None = None) -> DataSe
 
     The job's ``seed`` does not affect it. ``progress`` is called with the number of decoded samples.
     """
-    return open_data_set(**data_arguments(config), progress=progress)
+    return open_data_set(**data_arguments(config.echo()), progress=progress)
 
 
 def local_digest(config: JobConfig) -> str | None:
@@ -49,23 +50,14 @@ def open_recorded_data(echo: Mapping[str, Any]) -> DataSet:
         KeyError: If ``echo`` is not that of a job.
 
     """
-    return open_data_set(**_arguments(recorded_data_settings(echo)))
+    return open_data_set(**data_arguments(echo))
 
 
-def data_arguments(config: JobConfig) -> dict[str, Any]:
+def data_arguments(echo: Mapping[str, Any]) -> dict[str, Any]:
     """Return all arguments of ``open_data_set`` for the clients' data set: equal ones give the same data set."""
-    return _arguments(data_settings(config))
-
-
-def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **settings,
-        "public_draw": None if settings["public_draw"] is None else PublicDraw(*settings["public_draw"]),
-    }
-
-
-def _how(config: JobConfig) -> PublicDraw:
-    return PublicDraw(config.job.public_samples, config.job.public_classes, config.job.public_alpha)
+    settings = data_settings(echo)
+    draw = settings["public_draw"]
+    return {**settings, "public_draw": None if draw is None else PublicDraw(*draw)}
 
 
 def check_same_data(config: JobConfig, digest: str, before: str, when: str) -> None:
@@ -135,7 +127,8 @@ def public_data(config: JobConfig, digest: str) -> PublicData:
     if job.public_dir is None:
         return of_the_same_task(data, job.public_fraction, job.public_classes == "balanced")
     labels = names_in(read_description(data_folder(config.fedscale.data_dir)))
-    return of_another_folder(job.public_dir, _how(config), job.public_fraction, job.data_seed, data, labels)
+    draw = PublicDraw(job.public_samples, job.public_classes, job.public_alpha)
+    return of_another_folder(job.public_dir, draw, job.public_fraction, job.data_seed, data, labels)
 
 
 def main_classes(config: JobConfig, digest: str) -> np.ndarray:
@@ -145,9 +138,7 @@ def main_classes(config: JobConfig, digest: str) -> np.ndarray:
     simulation can look at clients' labels.
     """
     data = _as_executors(config, digest, "so that clients' classes are not known")
-    labels = (data.labels(data.train_rows(client + 1)).numpy() for client in range(data.num_clients))
-    counts = (np.bincount(client_labels, minlength=data.num_classes) for client_labels in labels)
-    return np.array([classes.argmax() for classes in counts], dtype=np.int64)
+    return majority_labels(data.train, data.y)
 
 
 def _as_executors(config: JobConfig, digest: str, consequence: str) -> DataSet:

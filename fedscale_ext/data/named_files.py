@@ -14,7 +14,7 @@ from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.decoding.cache import FOLDER as CACHE
 from fedscale_ext.data.weights_files import weights_file
-from fedscale_ext.util.reading import MEGA, open_plain
+from fedscale_ext.util.reading import open_plain
 
 #: key -> path as the setting has it -> sha256 of the file in hexadecimal digits
 FileDigests = Mapping[str, Mapping[str, str]]
@@ -65,11 +65,8 @@ def _folder_digest(folder: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with open_plain(path) as file:
-        while block := file.read(MEGA):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _named_files(config: JobConfig) -> Iterator[tuple[str, str]]:

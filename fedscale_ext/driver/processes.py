@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import psutil
 
@@ -109,22 +109,6 @@ class Interrupt:
     """The driver was asked to stop."""
 
     number: int
-
-
-class JobProcesses(Protocol):
-    """How a job's processes are heard and ended. Processes does it on this machine, cluster.hosts.Hosts on several."""
-
-    inbox: "queue.SimpleQueue[Exit | ProcessEvent | Interrupt]"
-    tails: dict[str, deque[str]]
-
-    def running(self) -> list[str]:
-        """Names of the processes whose Exit was not taken from the inbox yet."""
-
-    def next(self, deadline: float | None) -> Exit | ProcessEvent | Interrupt | None:
-        """The next message, or None when ``deadline`` (monotonic seconds) passes without one."""
-
-    def stop(self) -> None:
-        """End all processes."""
 
 
 class Processes:

@@ -13,7 +13,7 @@ from fedscale_ext.config.job_config import ConfFile, load_config
 from fedscale_ext.driver import jobs, preparation
 from fedscale_ext.driver.crew import Crew
 from fedscale_ext.driver.preparation import AGGREGATOR
-from fedscale_ext.driver.processes import Exit, Interrupt, JobProcesses, Proc, Processes, ProcessEvent
+from fedscale_ext.driver.processes import Exit, Interrupt, Proc, Processes, ProcessEvent
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.resumption import checked_run, resume_advice, resume_keys
 from fedscale_ext.driver.run_lock import sole_writer
@@ -106,7 +106,7 @@ class Run:
     """
 
     def __init__(
-        self, job: jobs.Job, processes: JobProcesses, display: Display, restarts: Restarts | None, advice: str,
+        self, job: jobs.Job, processes: Processes, display: Display, restarts: Restarts | None, advice: str,
         idle_note: str | None = None,
     ):  # fmt: skip
         self.job, self.processes, self.display = job, processes, display
@@ -191,7 +191,6 @@ class Run:
 
     def _launch(self, name: str, argv: list[str], restarted: bool) -> Proc:
         """Start a process where it belongs: here."""
-        assert isinstance(self.processes, Processes)
         if name == AGGREGATOR and restarted:
             argv = resuming(argv, self.job.log_dir, self.ready)
         env = preparation.environment() if name in self.ranks else dict(os.environ)

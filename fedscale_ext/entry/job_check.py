@@ -50,7 +50,7 @@ class DataSets:
 
     def of(self, config: JobConfig, progress: Callable[[int, int], None]) -> DataSet:
         """The data set of a job; ``progress`` hears of samples decoded. UserError as ``open_data_set``."""
-        key = repr(data_arguments(config))
+        key = repr(data_arguments(config.echo()))
         if key not in self._opened:
             if len(self._opened) == _MOST_OPEN:
                 del self._opened[next(iter(self._opened))]

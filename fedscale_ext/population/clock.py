@@ -33,9 +33,4 @@ def completion_times(
     scale = np.asarray(macs, dtype=np.float64) / reference_macs
     computation = TRAINING_FACTOR * np.asarray(samples, dtype=np.float64) * computation_ms / 1000.0 * scale
     both_ways = np.asarray(down_bytes, dtype=np.float64) + np.asarray(up_bytes, dtype=np.float64)
-    return computation, kbit(both_ways) / communication_kbps
-
-
-def kbit(size_bytes: np.ndarray | float) -> np.ndarray | float:
-    """Convert bytes to FedScale's kbit of 1,024 bits."""
-    return size_bytes * 8.0 / 1024.0
+    return computation, both_ways * 8.0 / 1024.0 / communication_kbps  # FedScale's kbit has 1,024 bits

@@ -10,14 +10,15 @@ import json
 import os
 import stat
 from collections.abc import Collection, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 MEGA = 1 << 20
 DEEPEST = 32  # containers in containers of a JSON document that is not a table of numbers
 
 
-def open_plain(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
+def open_plain(path: str | os.PathLike[str], most: int | None = None) -> BufferedReader:
     """Open a plain file of at most ``most`` bytes for reading bytes; OSError for any other."""
     # a pipe without a writer opens at once this way, and is then seen to be one
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,7 +14,7 @@ from fedscale_ext.core.errors import UserError
 
 FILES = ["README.md", "my_avg.yml", "my_avg/__init__.py", "my_avg/aggregator.py", "my_avg/client.py",
          "pyproject.toml", "tests/conftest.py", "tests/test_jobs.py", "tests/test_my_avg.py"]  # fmt: skip
-CLIENTS = {Kind.AVERAGING, Kind.PERSONAL}  # kinds with clients of their own
+CLIENTS = {"averaging", "personal"}  # kinds with clients of their own
 
 
 def below(folder: Path) -> list[str]:
@@ -33,7 +34,7 @@ def test_it_writes_the_package_under_the_users_name(call, tmp_path, monkeypatch)
     assert os.listdir(tmp_path) == ["my_avg"]
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_each_kind_has_its_files_and_hyperparameters(call, tmp_path, kind):
     assert call("methods", "new", "my_avg", "-o", tmp_path / "out", "--kind", kind)[0] == 0
     files = [file for file in FILES if kind in CLIENTS or file != "my_avg/client.py"]
@@ -47,7 +48,7 @@ def test_a_kind_that_does_not_exist_is_one_sentence(call, tmp_path):
     assert (code, out) == (2, "") and "averaging" in err and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_its_code_is_clean_under_the_longest_name(tmp_path, kind):
     new_method.write_skeleton("a" * new_method._LONGEST, tmp_path / "out", kind)
     done = subprocess.run(

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -31,7 +32,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "data" / "digits_generated"
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_a_new_method_passes_its_tests_and_trains(kind: Kind, tmp_path: Path, digits: Path) -> None:
     run("-m", "fedscale_ext.cli", "methods", "new", "fresh_one", "--kind", kind, folder=tmp_path, home=tmp_path)
     folder = tmp_path / "fresh_one"

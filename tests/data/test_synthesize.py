@@ -29,16 +29,6 @@ def test_every_font_has_62_different_characters(font):
     assert not inside[:, [0, -1]].any() and not inside[:, :, [0, -1]].any()
 
 
-def test_distance_is_measured_from_the_stroke():
-    from fedscale_ext.data.synthetic.glyphs import _squared_distance
-
-    mask = np.zeros((1, 40, 40), dtype=bool)
-    mask[0, 20, 20] = True
-    distances = _squared_distance(mask)[0]
-    assert (distances[20, 20], distances[20, 23], distances[17, 24]) == (0.0, 9.0, 25.0)
-    assert distances[0, 0] == distances.max() == 144.0
-
-
 def test_ink_is_dark_on_white_and_within_the_picture():
     for writer in range(1, 13):
         pictures = drawn(writer)

@@ -86,8 +86,7 @@ def _mapped(path: Path, dtype: type, shape: tuple[int, ...]) -> tuple[np.ndarray
         if begin != head:
             raise ValueError("another type or shape")
         digest.update(begin)
-        while block := file.read(1 << 22):
-            digest.update(block)
+        hashlib.file_digest(file, lambda: digest)
     return np.memmap(path, dtype, mode="r", offset=len(head), shape=shape), digest.hexdigest()
 
 

@@ -28,8 +28,6 @@ class FolderSource(Source):
     kind: str = "folder"
 
     def __post_init__(self) -> None:
-        self._labels: Sequence[str] = ()
-        self._notes: list[str] = []
         self._pictures = PictureReader(known(self.data_set), self.sides)
 
     @property
@@ -91,23 +89,19 @@ class FolderSource(Source):
             notes.append(f"{what} no pictures: {quoted(sorted(empty))}")
         return notes
 
+    def notes(self) -> list[str]:
+        """See :class:`source.Source`."""
+        return [*super().notes(), *self._pictures.notes()]
+
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`source.Source`."""
         files = self._files()
         numbering = number_names({label for _, label, _ in files}, known(self.data_set), "label folders")
-        self._labels = numbering.names
+        self.label_names = numbering.names
         self._notes = [*numbering.notes, *self._look_around()]
         self._outline([([numbering.label[label] for _, label, _ in files], None)])
         for client, label, path in files:
             yield Sample(self._pictures.read(path), numbering.label[label], client, None, str(path))
-
-    def label_names(self) -> Sequence[str]:
-        """See :class:`source.Source`."""
-        return self._labels
-
-    def notes(self) -> list[str]:
-        """See :class:`source.Source`."""
-        return [*self._notes, *self._pictures.notes()]
 
 
 def natural(text: str) -> list[tuple[int, int | str]]:

@@ -56,7 +56,6 @@ class DatasetsSource(Source):
 
     def __post_init__(self) -> None:
         self.path = self.path if on_hub(self.path) else self.path.expanduser()
-        self._names: Sequence[str] = ()
         self._notes: list[str] = []
         self._pictures = PictureReader(known(self.data_set), self.sides)
         self._parts: list[tuple[str, Any, bool | None]] | None = None
@@ -76,13 +75,9 @@ class DatasetsSource(Source):
             return None
         return [Path(file["filename"]) for _, part, _ in self.parts() for file in part.cache_files]
 
-    def label_names(self) -> Sequence[str]:
-        """See :class:`Source`."""
-        return self._names
-
     def notes(self) -> list[str]:
-        """See :class:`Source`."""
-        return [*self._notes, *self._pictures.notes()]
+        """See :class:`source.Source`."""
+        return [*super().notes(), *self._pictures.notes()]
 
     def parts(self) -> list[tuple[str, Any, bool | None]]:
         """Open the data: name, ``datasets.Dataset`` and whether test (None: no split) of each split that is taken."""
@@ -210,7 +205,7 @@ class DatasetsSource(Source):
         values = [_cells(part, column, where) for part in parts]
         if names is None and all(isinstance(value, str) for part in values for value in part):
             numbering = number_names({value for part in values for value in part}, known(self.data_set), "labels")
-            self._names = numbering.names
+            self.label_names = numbering.names
             self._notes += numbering.notes
             return [np.array([numbering.label[value] for value in part], dtype=np.int64) for part in values]
         labels = [whole_numbers(part, where) for part in values]
@@ -227,7 +222,7 @@ class DatasetsSource(Source):
             return [np.array(numbers)[part] for part in labels]
         if entry and entry.by_name:
             raise UserError(f"{where} names classes that {entry.name} does not have: {quoted(names)}")
-        self._names, self.num_classes = names, len(names)
+        self.label_names, self.num_classes = names, len(names)
         return labels
 
     def _clients(self, part: Any, column: str | None) -> np.ndarray:

@@ -37,7 +37,6 @@ class NpzSource(Source):
     kind: str = "npz"
 
     def __post_init__(self) -> None:
-        self._names: Sequence[str] = ()
         self._notes: list[str] = []
 
     def _parts(self, archive: Npz) -> list[tuple[str, str, str | None, bool | None]]:
@@ -91,7 +90,7 @@ class NpzSource(Source):
             texts = [as_text(y, location) if y.dtype.kind in "US" else [str(label) for label in y]
                      for y, location in zip(arrays, where, strict=True)]  # fmt: skip
             numbering = self._number_texts(texts, names, keys[0])
-            self._names = numbering.names
+            self.label_names = numbering.names
             self._notes += numbering.notes
             return [np.array([numbering.label[text] for text in part], dtype=np.int64) for part in texts]
         ys = [whole_numbers(y, location) for y, location in zip(arrays, where, strict=True)]
@@ -113,7 +112,7 @@ class NpzSource(Source):
                 strange = [name for name, number in zip(names, numbers, strict=True) if number is None]
                 how = f"are no classes of {entry.name}, so that labels stay as they are"
                 self._notes.append(f"{quoted(strange)} in {self.names!r} {how}")
-            self._names, self.num_classes = names, len(names)
+            self.label_names, self.num_classes = names, len(names)
             return ys
         return [np.array(numbers)[y] for y in ys]  # the data set has its own names
 
@@ -210,11 +209,3 @@ class NpzSource(Source):
                     is_test = bool(test[row]) if isinstance(test, np.ndarray) else test
                     where = f"row {row} of {x_key!r} and {y_key!r} in {self.path} (counted from 0)"
                     yield Sample(x[row], int(y[row]), str(owner[row]), is_test, where)
-
-    def label_names(self) -> Sequence[str]:
-        """See :class:`source.Source`."""
-        return self._names
-
-    def notes(self) -> list[str]:
-        """See :class:`source.Source`."""
-        return self._notes

@@ -23,8 +23,8 @@ class ParquetSource(Source):
         self._pictures = PictureReader(known(self.data_set), self.sides)
 
     def notes(self) -> list[str]:
-        """See :class:`Source`."""
-        return self._pictures.notes()
+        """See :class:`source.Source`."""
+        return [*super().notes(), *self._pictures.notes()]
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`Source`."""

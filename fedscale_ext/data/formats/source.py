@@ -37,15 +37,27 @@ class Outline(NamedTuple):
 class Source:
     """A format: where the data is, what it is called, its samples in order.
 
-    ``outline`` is set before the first sample is read, but not by LEAF, where only reading tells. ``num_classes``: how
-    many classes it declares, None where its labels are all that tells. ``sides``, (height, width) or (channels, height,
-    width), are what pictures get; None: those of the data set, else of the first picture."""
+    Attributes:
+        path: The file or folder.
+        kind: What messages call the format.
+        outline: Labels and split, set before the first sample is read, but not by LEAF, where only reading tells.
+        num_classes: Number of classes that it declares; None where its labels are all that tells.
+        sides: (height, width) or (channels, height, width) of pictures; None: those of the data set, else of the first.
+        label_names: Names of labels 0, 1, …; () where they have none. Complete after the last sample.
+        left_out: Samples, or speakers of text, that no client gets.
+        absent: Clips that a client map names and the source lacks.
+
+    """
 
     path: Path
     kind: str
     outline: Outline | None = None
     num_classes: int | None = None
     sides: Sequence[int] | None = None
+    label_names: Sequence[str] = ()
+    left_out: int = 0
+    absent: int = 0
+    _notes: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -66,7 +78,7 @@ class Source:
 
     def notes(self) -> list[str]:
         """Describe changed, omitted and unusual samples, a sentence each; complete after the last sample."""
-        return []
+        return [*self._notes]
 
     def samples(self) -> Generator[Sample, None, None]:
         """Yield all samples; UserError where the source is broken."""
@@ -75,10 +87,6 @@ class Source:
     def total(self) -> int:
         """Number of samples, 0 while it is unknown."""
         return 0 if self.outline is None else len(self.outline.labels)
-
-    def label_names(self) -> Sequence[str]:
-        """Names of labels 0.., () where the source has none."""
-        return ()
 
     def _outline(self, parts: Iterable[tuple[Sequence[int] | np.ndarray, np.ndarray | bool | None]]) -> None:
         """Set the outline from parts: labels, and which of them are tests (one answer for all, None: not known)."""

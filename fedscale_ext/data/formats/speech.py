@@ -42,10 +42,6 @@ class SpeechSource(Source):
     seed: int
     kind: str = "Speech Commands"
 
-    def __post_init__(self) -> None:
-        self.left_out = 0
-        self.absent = 0
-
     def inputs(self) -> list[Path]:
         """See :class:`source.Source`."""
         return [self.path] if self.client_map is None else [self.path, self.client_map]

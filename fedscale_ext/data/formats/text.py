@@ -6,7 +6,7 @@ character, and one that is left over.
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class TextSource(Source):
     data_set: str
     stride: int | None = None
     kind: str = "text"
-    left_out: int = field(default=0, init=False)  # speakers without a whole window in any file
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`source.Source`; by speaker."""

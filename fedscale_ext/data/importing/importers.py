@@ -44,7 +44,7 @@ from fedscale_ext.data.importing.options import (
 )
 from fedscale_ext.data.importing.relayout import LayoutSource
 from fedscale_ext.data.importing.sole_writer import sole_writer
-from fedscale_ext.data.importing.writer import LayoutWriter, SourceFacts, Written, already_written, report_progress
+from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written, report_progress
 from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.layout.files import describe
 from fedscale_ext.data.layout.labels import number_classes
@@ -69,8 +69,7 @@ def fingerprint(source: Path, files: Sequence[Path] | None = None) -> str:
         except UnicodeEncodeError:
             raise UserError(f"the name of the file {str(name)!r} is not UTF-8: rename it") from None
         with open(path, "rb") as file:
-            while block := file.read(1 << 22):
-                digest.update(block)
+            hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()
 
 
@@ -124,14 +123,8 @@ def _write(source: Source, out: Path, how: str, settings: dict[str, Any], option
     with LayoutWriter(out, settings["data_set"], name, how=how, settings=settings, generated=generated) as writer:
         pictures = _write_samples(source, writer, options)
         shape = _shape(source, entry, next(iter(pictures.shapes), (1, 1, 1)))
-        facts = SourceFacts(
-            classes=source.num_classes,
-            label_names=source.label_names(),
-            left_out=source.left_out if isinstance(source, SpeechSource | TextSource) else 0,
-            absent=source.absent if isinstance(source, SpeechSource) else 0,
-            notes=[*source.notes(), *_resized_later(pictures, shape, len(writer))],
-        )
-        return writer.finish(options.allocation, shape, facts, options.shift)
+        notes = _resized_later(pictures, shape, len(writer))
+        return writer.finish(options.allocation, shape, source, notes, options.shift)
 
 
 @dataclass
@@ -170,7 +163,7 @@ def _check_partition(source: Source, entry: KnownDataSet | None, options: Import
     """Raise UserError before minutes of writing, where the source's outline tells that a partition cannot be."""
     if source.outline is not None:
         labels, split = source.outline
-        labels = number_classes(labels, entry, source.num_classes, source.label_names()).labels
+        labels = number_classes(labels, entry, source.num_classes, source.label_names).labels
         options.allocation.clients(labels, np.full_like(split, -1) if options.local_test else split)
 
 

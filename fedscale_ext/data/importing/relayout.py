@@ -26,13 +26,8 @@ class LayoutSource(Source):
     kind: str = "FedScale's layout"
 
     def __post_init__(self) -> None:
-        self._labels: list[str] = []
         self._shape: Shape | None = None
         self._conversions = Conversions()
-
-    def label_names(self) -> Sequence[str]:
-        """See :class:`formats.source.Source`; those of dataset.json, else of the csv files."""
-        return self._labels
 
     def notes(self) -> list[str]:
         """See :class:`formats.source.Source`."""
@@ -43,15 +38,16 @@ class LayoutSource(Source):
         about = describe(data_folder(self.path), self.data_set)
         if self.sides is not None:
             about = describe(data_folder(self.path), self.data_set, with_channels(self.sides, about.shape[0]))
-        self._shape, self._labels, self.num_classes = about.stored, about.written.get("label_names", []), about.classes
+        self._shape, self.num_classes = about.stored, about.classes
+        self.label_names = about.written.get("label_names", [])
         train, test = read_layout(self.path, self.data_set, about.classes)
         parts = [(train, None if test is None else False)] + ([] if test is None else [(test, True)])
         names = [part.label_names for part, _ in parts]
-        if wrong := contradictions(names, self._labels):
+        if wrong := contradictions(names, self.label_names):
             more = f", and {len(wrong) - 1} more such names" if len(wrong) > 1 else ""
             command = f"fedscale dataset verify {shlex.quote(str(self.path))}"
             raise UserError(f"{wrong[0]}{more}; `{command}` shows them")
-        self._labels = self._labels or names_by_label(names)
+        self.label_names = self.label_names or names_by_label(names)
         self._outline((part.labels, is_test) for part, is_test in parts)
         for part, is_test in parts:
             for row in range(len(part)):

@@ -17,6 +17,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.decoding.sample_files import VALUES, ending, read_written, write_sample
+from fedscale_ext.data.formats.source import Source
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.grouping import grouped
 from fedscale_ext.data.importing.notes import SampleNotes, alike_note, client_notes
@@ -58,29 +59,6 @@ class Written:
     absent: int = 0
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SourceFacts:
-    """What a source says of all its samples.
-
-    Args:
-        classes: number of classes that it declares; None where its labels are all that tells.
-        label_names: names of labels 0, 1, …; () where they have none.
-        left_out: samples that it has and that no client gets.
-        absent: clips that a client map names and the source lacks.
-        notes: what it changed or noticed, a sentence each.
-
-    """
-
-    classes: int | None = None
-    label_names: Sequence[str] = ()
-    left_out: int = 0
-    absent: int = 0
-    notes: Sequence[str] = ()
-
-
-NO_FACTS = SourceFacts()
 
 
 def check_out_dir(out_dir: Path, force: bool, sources: Sequence[Path] = ()) -> dict[str, Any]:
@@ -209,8 +187,9 @@ class LayoutWriter:
         return f"{self._images}/{sample // _PER_FOLDER:04d}/{sample:07d}{self._ending}"
 
     def finish(
-        self, allocation: Allocation, shape: Shape, facts: SourceFacts = NO_FACTS, shift: Shift | None = None
-    ) -> Written:
+        self, allocation: Allocation, shape: Shape, source: Source | None = None, notes: Sequence[str] = (),
+        shift: Shift | None = None,
+    ) -> Written:  # fmt: skip
         """Decide whose each sample is and which are for tests, write the csv files, give the folder its name.
 
         A source's own split is kept. Without one, a share of each client's samples go to test.csv (none: no test.csv).
@@ -218,14 +197,16 @@ class LayoutWriter:
         Args:
             allocation: how samples are shared out.
             shape: what models get.
-            facts: what the source says of all its samples.
+            source: where the samples come from, read to its end; None where nothing is declared of them.
+            notes: what was changed in addition to the notes of ``source``, a sentence each.
             shift: how each client's samples differ from those of others.
 
         """
         if not len(self):
             raise UserError(f"there are no samples to write to {self.out_dir}")
+        source = source or Source()
         split = np.array(self._test)
-        numbered = number_classes(np.array(self._label), self.entry, facts.classes, facts.label_names)
+        numbered = number_classes(np.array(self._label), self.entry, source.num_classes, source.label_names)
         labels = numbered.labels
         if allocation.partition is not None and shift is not None and shift.by_domain:
             client, names = allocation.clients_by_domain(labels, split, np.array(self._client), list(self._clients))
@@ -263,10 +244,10 @@ class LayoutWriter:
             shape=shape,
             already_there=False,
             seconds=time.monotonic() - self._started,
-            left_out=facts.left_out + int(nobodys.sum()),
-            absent=facts.absent,
+            left_out=source.left_out + int(nobodys.sum()),
+            absent=source.absent,
             label_names=tuple(numbered.names),
-            notes=(*numbered.notes, *facts.notes, *self._notes(numbered, client, names, train, test)),
+            notes=(*numbered.notes, *source.notes(), *notes, *self._notes(numbered, client, names, train, test)),
         )
         about = {key: getattr(written, key) for key in _DESCRIBED} | {"how": self.how, "settings": self.settings}
         (self._folder / DESCRIPTION).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -283,8 +283,7 @@ class _RowColumns:
         if with_labels:
             self._digest.update(self.labels.tobytes())
         with open_plain(path, MAX_BYTES) as file:
-            while block := file.read(MEGA):
-                self._digest.update(block)
+            hashlib.file_digest(file, lambda: self._digest)
         return self._digest.digest()
 
     def _digest_files(self) -> None:

@@ -322,7 +322,7 @@ class _SweepData:
 
     def __init__(self, configs: Sequence[JobConfig], digests: Mapping[str, str]):
         self._folder = {config.fedscale.job_name: config.fedscale.data_dir for config in configs}
-        self._key = {config.fedscale.job_name: repr(data_settings(config)) for config in configs}
+        self._key = {config.fedscale.job_name: repr(data_settings(config.echo())) for config in configs}
         self._digest = {self._key[name]: digest for name, digest in digests.items()}
         self._exchanged: set[str] = set()  # keys
 
