@@ -8,6 +8,7 @@ import typer
 
 from fedscale_ext.cli import complete
 from fedscale_ext.cli.command_group import CommandGroup
+from fedscale_ext.core.errors import UserError
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -72,7 +73,6 @@ def show(
     Example: fedscale config show heterofl --on digits -o heterofl.yml
     """
     from fedscale_ext.config.presets import ask_for_data, render
-    from fedscale_ext.core.errors import UserError
 
     if on is None:
         raise UserError(ask_for_data(method))

@@ -273,16 +273,14 @@ def show(
     from fedscale_ext.data.layout.overview import overview, shift_of
     from fedscale_ext.data.store import open_data_set
     from fedscale_ext.report.plots.data_picture import png
-    from fedscale_ext.util.atomic_files import write_atomic
+    from fedscale_ext.util.atomic_files import refusing, write_atomic
 
     with progress_bar("reading") as progress:
         data = open_data_set(folder, kind_of(folder, data_set), progress=progress)
     seen = overview(data, folder)
     show_overview(data, seen, shift_of(folder))
-    try:
+    with refusing(out):
         write_atomic(out, png(data, seen))
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from None
     print(f"picture  {out}")
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fedscale_ext.core.errors import one_line
+
 if TYPE_CHECKING:
     from fedscale_ext.data.importing.writer import Written
     from fedscale_ext.data.layout.overview import Overview
@@ -86,7 +88,6 @@ def show_overview(data: "DataSet", seen: "Overview", shift: str = "") -> None:
 
 def report_import(written: "Written") -> None:
     """Print what an import or a synthesis wrote, and what it changed, left out or noticed."""
-    from fedscale_ext.core.errors import one_line
     from fedscale_ext.core.shapes import shape_text
     from fedscale_ext.data.registry import known
     from fedscale_ext.data.wording import counted, listed

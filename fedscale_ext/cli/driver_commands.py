@@ -28,6 +28,7 @@ from fedscale_ext.cli.driver_options import (
     SubmitAtOnce,
     Supervise,
 )
+from fedscale_ext.core.errors import UserError
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -45,15 +46,11 @@ def _named(conf: str, on: str | None) -> str:
 
 
 def _refuse_resume_from(resume_from: int | None) -> None:
-    from fedscale_ext.core.errors import UserError
-
     if resume_from is not None:
         raise UserError("--resume-from goes back in one job; a sweep takes --resume")
 
 
 def _refuse_at_once(at_once: int | None) -> None:
-    from fedscale_ext.core.errors import UserError
-
     if at_once is not None:
         raise UserError("--at-once is for sweeps: give --seeds or --grid too")
 
@@ -140,7 +137,6 @@ def submit(
 
     Example: fedscale driver submit job.yml --slurm --hours 8 --slurm-option partition=gpu
     """
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.progress import Display
     from fedscale_ext.driver.tables import console
 
@@ -282,7 +278,6 @@ def forget(job: JobName) -> None:
     record = jobs.find(job)
     if record.status == "queued":
         from fedscale_ext.cluster import slurm_queue
-        from fedscale_ext.core.errors import UserError
 
         if its := slurm_queue.queued_as(record):
             raise UserError(f"job {job} is in Slurm's queue ({its}); stop it first with `fedscale driver stop {job}`")
@@ -322,7 +317,6 @@ def logs(job: JobName, follow: Follow = False) -> None:
 
     Example: fedscale driver logs fedavg_digits -f
     """
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
 
     record = jobs.find(job)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedscale_ext.cli.command_group import CommandGroup
+from fedscale_ext.core.errors import UserError, one_line
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -90,8 +91,6 @@ def join(
 
 def parse_address(address: str) -> tuple[str, int]:
     """Split HOST:PORT, or [ADDRESS]:PORT in IPv6; UserError for anything else."""
-    from fedscale_ext.core.errors import UserError, one_line
-
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s:\[\]/]+)):(\d{1,5})", address)
     if match is None or not 0 < int(match[3]) < 65536:
         raise UserError(f"{one_line(address, 100)!r} is no address: write HOST:PORT, as in 10.0.0.1:29500")

@@ -28,16 +28,13 @@ def export(
     Example: fedscale export heterofl_digits --client w0007
     """
     from fedscale_ext.api.export import export as written
-    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.driver.naming import find_trained_job
     from fedscale_ext.metrics.accuracy import without_mask
     from fedscale_ext.report.job.loading import load_job
 
     if model is not None and client is not None:
         raise UserError("--model and --client both name a model; give one of them")
-    folders, unbegun = find_jobs([job])
-    if len(folders) + len(unbegun) != 1 or not folders:
-        raise UserError(f"{job} is not one job that has trained; name one job")
-    loaded = load_job(folders[0].absolute())
+    loaded = load_job(find_trained_job(job))
     if not loaded.finished:
         raise UserError(f"{job} has not ended yet; its models are written at the end")
     try:

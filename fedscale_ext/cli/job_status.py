@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedscale_ext.core.errors import UserError
+
 if TYPE_CHECKING:
     from fedscale_ext.driver.jobs import Job
 
@@ -79,7 +81,6 @@ def _executors(job: "Job") -> dict[str, str]:
 
 def row(name: str) -> list[str]:
     """A job's name, status, round, accuracy, and when it began and ended."""
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
 
     try:
@@ -97,7 +98,6 @@ def row(name: str) -> list[str]:
 
 def row_in_sweep(name: str, run: Path | None) -> list[str]:
     """A job of a sweep whose folder there is ``run``, None before it begins: its record may be of another run."""
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
     from fedscale_ext.metrics.job_folder.file_names import HEADER
 
@@ -120,7 +120,6 @@ def _with_last_round(job: "Job") -> "Job":
     """The record of a job with its last round, of which a driver that was killed may not have heard."""
     if job.state() == job.status:
         return job
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.report.job.loading import load_job
 
     try:

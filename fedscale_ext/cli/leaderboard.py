@@ -8,6 +8,7 @@ import typer
 from fedscale_ext.cli import complete
 from fedscale_ext.cli.checkout import harness, in_checkout
 from fedscale_ext.cli.command_group import CommandGroup
+from fedscale_ext.core.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,6 @@ def leaderboard(context: typer.Context, data_set: Data = None, entries: Entries 
     Example: fedscale leaderboard --data-set femnist
     """
     if context.invoked_subcommand is None:
-        from fedscale_ext.core.errors import UserError
         from fedscale_ext.driver import jobs
         from fedscale_ext.driver.tables import console, print_table
         from fedscale_ext.report.leaderboard.board import TITLES, board
@@ -86,7 +86,6 @@ def submit(
 
     Example: fedscale leaderboard submit fedavg_femnist-sweep --tuned learning_rate=0.01,0.05*
     """
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.naming import find_jobs
     from fedscale_ext.report.job.loading import load_job
     from fedscale_ext.report.leaderboard.entry import entry, lacks, lacks_of_tuned, write
@@ -105,7 +104,6 @@ def submit(
 
 
 def _tuned(texts: "Sequence[str]") -> "list[Tuned]":
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.report.leaderboard.entry import Tuned
 
     if list(texts) == ["none"]:

@@ -13,6 +13,7 @@ import typer
 from fedscale_ext.cli import complete
 from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.cli.new_method import Kind, write_skeleton
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.util.ranges import values
 
 app = typer.Typer(cls=CommandGroup)
@@ -72,7 +73,6 @@ def show(
     Example: fedscale methods show fedtrans_digits
     """
     from fedscale_ext.config.methods import method_names
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver import jobs
     from fedscale_ext.driver.progress import counted
     from fedscale_ext.driver.tables import console, print_table
@@ -170,7 +170,6 @@ def new(
 def list_methods() -> None:
     """Print every installed method, a line each, by family."""
     from fedscale_ext.config.methods import method_class, method_names
-    from fedscale_ext.core.errors import UserError
     from fedscale_ext.driver.tables import console, print_table
     from fedscale_ext.server.method_base.method_traits import About
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from fedscale_ext.cli import complete
-from fedscale_ext.core.errors import UserError
 
 
 def predict(
@@ -38,22 +37,17 @@ def predict(
     """
     from fedscale_ext.api.predict import comma_separated
     from fedscale_ext.api.predict import predict as predicted
-    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.driver.naming import find_trained_job
     from fedscale_ext.report.job.loading import load_job
-    from fedscale_ext.util.atomic_files import write_atomic
+    from fedscale_ext.util.atomic_files import refusing, write_atomic
 
-    folders, unbegun = find_jobs([job])
-    if len(folders) + len(unbegun) != 1 or not folders:
-        raise UserError(f"{job} is not one job that has trained; name one job")
     notes: list[str] = []
-    text = comma_separated(predicted(load_job(folders[0].absolute()), client, inputs, notes.append))
+    text = comma_separated(predicted(load_job(find_trained_job(job)), client, inputs, notes.append))
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     if out is None:
         print(text, end="")
         return
-    try:
+    with refusing(out):
         write_atomic(out, text)
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from None
     print(f"predictions  {out}, {text.count(chr(10)) - 1:,} samples")

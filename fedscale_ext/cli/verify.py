@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from fedscale_ext.cli import complete
-from fedscale_ext.core.errors import UserError
 
 
 def verify(
@@ -42,13 +41,10 @@ def verify(
     from fedscale_ext.api.run_checks import RecordedRun
     from fedscale_ext.api.verify import verify as checks
     from fedscale_ext.data.wording import counted
-    from fedscale_ext.driver.naming import find_jobs
+    from fedscale_ext.driver.naming import find_trained_job
     from fedscale_ext.driver.tables import console, print_table
 
-    folders, unbegun = find_jobs([run])
-    if len(folders) + len(unbegun) != 1 or not folders:
-        raise UserError(f"{run} is not one job that has trained; name one job")
-    recorded = RecordedRun(folders[0].absolute())
+    recorded = RecordedRun(find_trained_job(run))
     drawn = secrets.randbelow(1_000_000) if seed is None else seed
     err = console(stderr=True)
 

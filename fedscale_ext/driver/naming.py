@@ -26,6 +26,14 @@ def find_jobs(words: Sequence[str]) -> NamedJobs:
     return _joined([_find(word) for word in words])
 
 
+def find_trained_job(word: str) -> Path:
+    """Return the absolute log folder of the one job that a word names; UserError unless one has begun to train."""
+    folders, unbegun = find_jobs([word])
+    if len(folders) + len(unbegun) != 1 or not folders:
+        raise UserError(f"{word} is not one job that has trained; name one job")
+    return folders[0].absolute()
+
+
 def find_existing_jobs(words: Sequence[str]) -> tuple[NamedJobs, list[str], dict[str, DamagedRecord]]:
     """The jobs that the words name, the words that name none, and those whose record is damaged.
 

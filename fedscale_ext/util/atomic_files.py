@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedscale_ext.core.errors import UserError
+
 
 def write_atomic(path: Path, *parts: bytes | memoryview | str, mode: int = 0o666) -> None:
     """Write the parts, one after the other, as one file; makes its folder.
@@ -47,6 +49,15 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
             temporary.unlink()
     with contextlib.suppress(OSError):  # not every platform can open a folder
         _sync(path.parent, os.O_RDONLY)  # the rename itself lasts through a power cut
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Raise UserError, which names ``path``, where the block cannot write it."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _sync(path: Path, flags: int) -> None:

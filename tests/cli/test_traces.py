@@ -142,14 +142,3 @@ def test_bad_input_is_one_sentence(call, arguments, words):
     code, _, err = call("traces", *arguments)
     assert code == 2
     assert words in err and err.startswith("fedscale: ") and err.count("\n") == 1
-
-
-@pytest.mark.parametrize("command", [["traces"], ["dataset"]])
-def test_every_command_of_both_groups_has_an_example(command):
-    from fedscale_ext.cli import dataset, traces
-    from fedscale_ext.cli.app import app
-
-    assert app.registered_groups
-    group = {"traces": traces.app, "dataset": dataset.app}[command[0]]
-    for registered in group.registered_commands:
-        assert "Example: fedscale " + command[0] in (registered.callback.__doc__ or "")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedscale_ext.core.errors import UserError
 from fedscale_ext.util import atomic_files
-from fedscale_ext.util.atomic_files import replacing, write_atomic
+from fedscale_ext.util.atomic_files import refusing, replacing, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -64,3 +65,8 @@ def test_an_error_of_another_file_keeps_its_name(tmp_path: Path):
 def test_a_folder_that_is_missing_is_named_by_the_file(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"missing/f'$"), replacing(tmp_path / "missing" / "f"):
         pass
+
+
+def test_a_refusal_names_the_file(tmp_path: Path):
+    with pytest.raises(UserError, match=r"missing/f cannot be written: No such file"), refusing(tmp_path / "missing/f"):
+        (tmp_path / "missing" / "f").write_text("")

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download.catalogue import File
 from fedscale_ext.data.download.transfer import HostError, Progress
-from fedscale_ext.util.atomic_files import write_atomic
+from fedscale_ext.util.atomic_files import refusing, write_atomic
 from fedscale_ext.util.reading import read_json
 
 LEDGER = "first_downloads.json"
@@ -63,7 +63,5 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _write(path: Path, content: dict[str, str]) -> None:
-    try:
+    with refusing(path):
         write_atomic(path, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error

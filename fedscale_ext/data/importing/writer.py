@@ -27,6 +27,7 @@ from fedscale_ext.data.layout.files import DESCRIPTION, notes_in, read_descripti
 from fedscale_ext.data.layout.labels import Classes, class_notes, number_classes
 from fedscale_ext.data.layout.split import group
 from fedscale_ext.data.registry import Shape, known
+from fedscale_ext.util.atomic_files import refusing
 from fedscale_ext.util.temporary_folders import clear_abandoned, new_folder
 
 _PER_FOLDER = 1000
@@ -131,13 +132,11 @@ class LayoutWriter:
         # FedScale's OpenImage looks below data_dir/train; test samples move to data_dir/test at the end
         self._ending = ""  # of the samples' files: a data set's are all of one kind
         self._images = "train/images" if self.entry and self.entry.split_folders else "images"
-        try:
+        with refusing(out_dir):
             out_dir.parent.mkdir(parents=True, exist_ok=True)
             unfinished = f".{out_dir.name}.unfinished-"
             clear_abandoned(out_dir.parent, unfinished)
             self._folder = new_folder(out_dir.parent, unfinished)
-        except OSError as error:
-            raise UserError(f"{out_dir} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> "LayoutWriter":
         return self

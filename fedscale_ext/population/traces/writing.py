@@ -10,7 +10,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.traces.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.traces.tables import RESAMPLED
-from fedscale_ext.util.atomic_files import replacing
+from fedscale_ext.util.atomic_files import refusing, replacing
 
 Trace = CapacityTrace | AvailabilityTrace
 
@@ -31,12 +31,10 @@ def write_trace(path: Path, trace: Trace, *, force: bool = False) -> None:
         raise UserError(f"{path} must end in .npz or .csv, the formats that a trace can be written in")
     if path.exists() and not force:
         raise UserError(f"{path} exists: name another file or add --force")
-    try:
+    with refusing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             (_npz if path.suffix == ".npz" else _csv)(temporary, trace)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _npz(path: Path, trace: Trace) -> None:

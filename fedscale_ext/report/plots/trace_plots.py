@@ -8,6 +8,7 @@ import numpy as np
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.population.traces.columns import AvailabilityTrace, CapacityTrace
 from fedscale_ext.population.traces.statistics import histogram, online
+from fedscale_ext.util.atomic_files import refusing
 
 if TYPE_CHECKING:  # slow to import, and most look only at the table
     from matplotlib.axes import Axes
@@ -31,10 +32,8 @@ def plot_traces(path: Path, capacity: CapacityTrace | None, availability: Availa
     from fedscale_ext.report.plots.figure_files import save_figure
 
     figure = draw(capacity, availability)
-    try:
+    with refusing(path):
         save_figure(figure, path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def draw(capacity: CapacityTrace | None, availability: AvailabilityTrace | None) -> "Figure":
