@@ -57,7 +57,7 @@ class FailingProcesses:
         self._running.append(name)
         if name == "fake-s0":
             folder = Path(sweep_records.read("fake-sweep").runs[name])
-            record = jobs.Job(name, "", str(folder.parents[3]), folder.name, [], Proc("driver", 0, 0.0))
+            record = jobs.Job(name, "", str(folder.parents[2]), folder.name, [], Proc("driver", 0, 0.0))
             record.round = {"round": 3, "rounds": 12}
             jobs.write(record)
 
@@ -185,7 +185,7 @@ def test_a_sweep_whose_jobs_are_still_checked_is_stopped(fedscale, call, state, 
     code = (
         "import sys, time\n"
         "from fedscale_ext.cli.main import main\n"
-        "from fedscale_ext.driver import sweep\n"
+        "from fedscale_ext.driver.sweeps import sweep\n"
         "sweep.check_jobs = lambda *_: print('checking', flush=True) or time.sleep(600)\n"
         f"sys.argv = ['fedscale', 'driver', 'start', {str(conf)!r}, '--seeds', '0-1']\n"
         "main()"
