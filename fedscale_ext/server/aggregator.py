@@ -187,8 +187,7 @@ class MultiModelAggregator(MethodHooks):
         """Open the records, continue from a checkpoint where the job resumes; returns how many rounds are done."""
         self._first_notices = list(self.notices)
         origin = Origin(self.config, self.data_info["digest"], self.file_digests, self.code)
-        files = [tensors.files for tensors in self.client_tensors_by_kind.values()]
-        self.checkpoints = JobCheckpoints(self.log_dir, origin, files)
+        self.checkpoints = JobCheckpoints(self.log_dir, origin, self.client_tensors_by_kind.values())
         done, marks = self._resume() if self.config.job.resumes else (0, {})
         # only now: after a refused checkpoint, header.json is still that of its run
         self.records = JobRecords(self.log_dir, self.context, self._header(), self.log_writer, self.wandb)

@@ -19,7 +19,7 @@ from fedscale_ext.core.types import Model, State, WorkItem
 from fedscale_ext.models import parameter_names
 from fedscale_ext.submodels.extraction import grid
 from fedscale_ext.submodels.model_pool import ModelPool
-from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, ClientTensors
+from fedscale_ext.tasks.client_tensors import CONTROL_VARIATES, StoredTensors
 
 FOLDER = "variates"
 
@@ -44,7 +44,7 @@ class ModelVariates:
         return mean
 
 
-class ControlVariates(ClientTensors):
+class ControlVariates(StoredTensors):
     """All variates of a job; ``weight`` of a client's state in the mean of a model, ``eligible`` bool [clients].
 
     Clients are handed the offsets c - c_i, on the tensors that each trains, and hand back their new variates.

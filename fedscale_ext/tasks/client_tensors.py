@@ -1,8 +1,9 @@
 """Tensors that clients receive in addition to their models and return in addition to their updates.
 
 A device would keep some of them itself: control variates, masks, personal layers. Here the server's side keeps them in
-files. A unit's message has a section of them for each client, and the answer has the next ones. Executors keep the
-sections of :class:`ClientState`; a unit's message names those that its executor has, and leaves them out.
+files (:class:`StoredTensors`). A unit's message has a section of them for each client, and the answer has the next
+ones. Executors keep the sections of :class:`ClientState`; a unit's message names those that its executor has, and
+leaves them out.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -54,9 +55,6 @@ class ClientTensors:
 
     kind: ClassVar[str]
     tested = False  # whether clients receive them for tests of their personal models, too
-
-    def __init__(self, folder: Path, clients: int) -> None:
-        self.files = ClientFiles(folder, clients)
 
     def concerns(self, items: Sequence[WorkItem]) -> bool:
         """Whether the clients of a round receive such tensors, or return some."""
@@ -123,17 +121,13 @@ class ClientTensors:
 
     def end_round(self) -> None:
         """End the round: the tensors taken count from now on."""
-        self.files.end_round()
 
     def state(self) -> tuple[State, dict[str, Any]]:
-        """Return the state for a checkpoint: tensors and JSON."""
-        return {f"rounds/{key}": rounds for key, rounds in self.files.state().items()}, {}
+        """Return the state for a checkpoint: tensors and JSON; none by default."""
+        return {}, {}
 
     def load_state(self, tensors: State, data: dict[str, Any]) -> None:
-        """Restore the result of :meth:`state`; UserError where a client's file is missing."""
-        begin = "rounds/"
-        rounds = {name[len(begin) :]: tensor for name, tensor in tensors.items() if name.startswith(begin)}
-        self.files.load_state(rounds)
+        """Restore the result of :meth:`state`."""
 
 
 class ReturnedTensors(ClientTensors):
@@ -145,8 +139,7 @@ class ReturnedTensors(ClientTensors):
 
     kind: ClassVar[str] = "returned"
 
-    def __init__(self, folder: Path, clients: int) -> None:
-        super().__init__(folder / self.kind, clients)
+    def __init__(self) -> None:
         self.of: dict[int, State] = {}
 
     def begin(self, items: Sequence[WorkItem]) -> None:  # noqa: D102
@@ -167,32 +160,58 @@ class ReadTensors(dict[str, Tensor]):
         self.section = section
 
 
-class ClientState(ClientTensors):
+class StoredTensors(ClientTensors):
+    """Tensors of clients that stay on the server's side from round to round, in ``files``."""
+
+    def __init__(self, folder: Path, clients: int) -> None:
+        self.files = ClientFiles(folder, clients)
+
+    def end_round(self) -> None:  # noqa: D102
+        self.files.end_round()
+
+    def state(self) -> tuple[State, dict[str, Any]]:  # noqa: D102
+        return {f"rounds/{key}": rounds for key, rounds in self.files.state().items()}, {}
+
+    def load_state(self, tensors: State, data: dict[str, Any]) -> None:
+        """Restore the result of :meth:`state`; UserError where a client's file is missing."""
+        begin = "rounds/"
+        rounds = {name[len(begin) :]: tensor for name, tensor in tensors.items() if name.startswith(begin)}
+        self.files.load_state(rounds)
+
+
+class ClientState(StoredTensors):
     """Tensors that each client keeps from round to round, such as masks or personal layers.
 
-    A client receives them as ``conf.client_state``, at first an empty one, and returns the next ones as
-    ``client_state`` of its result. ``files`` keep them on the server's side in between.
+    A client receives them as ``conf.client_state``, and returns the next ones as ``client_state`` of its result.
 
     Args:
         folder: the job's folder.
         clients: number of clients.
         templates: names, shapes and types of the tensors, by key of the model that clients train with them.
+        start: returns the tensors of a client before its first round; None: they are empty then.
 
     """
 
     kind: ClassVar[str] = "client_state"
     tested = True
 
-    def __init__(self, folder: Path, clients: int, templates: Mapping[str, State]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clients: int,
+        templates: Mapping[str, State],
+        start: Callable[[int], State] | None = None,
+    ) -> None:
         super().__init__(folder / self.kind, clients)
-        self._templates = templates
+        self._templates, self._start = templates, start
         self._heads: dict[str, bytes] = {}
 
     def template(self, key: str) -> State:  # noqa: D102
         return self._templates[key]
 
     def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
-        return self.files.read(item.model, item.client)
+        stored = self.files.read(item.model, item.client)
+        return self._start(item.client) if stored is None and self._start is not None else stored
 
     def section(self, item: WorkItem) -> bytes | None:  # noqa: D102
         stored = self.files.section(item.model, item.client)  # a file is a section: it is not read and written anew
@@ -227,36 +246,19 @@ class ClientState(ClientTensors):
         }
 
 
-class InitialClientState(ClientState):
-    """A client state that is not empty before the client's first round: ``start`` returns a client's first one."""
-
-    def __init__(
-        self, folder: Path, clients: int, templates: Mapping[str, State], start: Callable[[int], State]
-    ) -> None:
-        super().__init__(folder, clients, templates)
-        self._start = start
-
-    def outgoing(self, item: WorkItem) -> State | None:  # noqa: D102
-        stored = super().outgoing(item)
-        return self._start(item.client) if stored is None else stored
-
-
 class SharedTensors(ClientTensors):
     """Tensors that all clients of a round receive alike, such as public samples. Clients return nothing.
 
     A message holds them once. A client finds them in ``conf.shared_tensors``. A method sets them before each round.
 
     Args:
-        folder: the job's folder.
-        clients: number of clients.
         tested: whether clients receive them for tests of their personal models, too.
 
     """
 
     kind: ClassVar[str] = "shared"
 
-    def __init__(self, folder: Path, clients: int, *, tested: bool = False) -> None:
-        super().__init__(folder / self.kind, clients)
+    def __init__(self, *, tested: bool = False) -> None:
         self._section = b""
         self.tested = tested
 
@@ -290,8 +292,6 @@ class ReceivedTensors(ClientTensors):
     """Tensors that each client only receives, as ``conf.received_tensors``, such as what the others know.
 
     Args:
-        folder: the job's folder.
-        clients: number of clients.
         of: returns the tensors of a client as they are now; any thread may call it.
         most_bytes: of one client's tensors.
 
@@ -299,8 +299,7 @@ class ReceivedTensors(ClientTensors):
 
     kind: ClassVar[str] = "received"
 
-    def __init__(self, folder: Path, clients: int, of: Callable[[int], State], most_bytes: int) -> None:
-        super().__init__(folder / self.kind, clients)
+    def __init__(self, of: Callable[[int], State], most_bytes: int) -> None:
         self._of, self._most_bytes = of, most_bytes
 
     def template(self, key: str) -> State:  # noqa: D102

@@ -1,15 +1,13 @@
 """Tensors that clients return are only those of the round."""
 
-from pathlib import Path
-
 import torch
 
 from fedscale_ext.core.types import WorkItem
 from fedscale_ext.tasks.client_tensors import ReturnedTensors
 
 
-def test_a_round_begins_without_the_tensors_of_the_round_before(tmp_path: Path) -> None:
-    returned = ReturnedTensors(tmp_path, 3)
+def test_a_round_begins_without_the_tensors_of_the_round_before() -> None:
+    returned = ReturnedTensors()
     for round, clients in enumerate(([1, 2], [3]), start=1):
         items = [WorkItem(client, "m") for client in clients]
         returned.begin(items)

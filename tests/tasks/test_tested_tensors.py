@@ -11,14 +11,14 @@ from fedscale_ext.tasks.tested_tensors import FILE, keep_tested, read_tested
 from fedscale_ext.util.tensor_files import write_tensors
 
 
-def shared(folder: Path, *, tested: bool) -> SharedTensors:
-    tensors = SharedTensors(folder, 3, tested=tested)
+def shared(*, tested: bool) -> SharedTensors:
+    tensors = SharedTensors(tested=tested)
     tensors.set_tensors({"prototypes": torch.arange(6.0).view(2, 3)})
     return tensors
 
 
 def test_shared_tensors_of_tests_and_the_objective_are_kept(tmp_path: Path) -> None:
-    keep_tested(tmp_path, [ClientState(tmp_path, 3, {}), shared(tmp_path, tested=True)], {"predict": "prototype"})
+    keep_tested(tmp_path, [ClientState(tmp_path, 3, {}), shared(tested=True)], {"predict": "prototype"})
     tensors, objective = read_tested(tmp_path)
     assert tensors is not None and torch.equal(tensors["prototypes"], torch.arange(6.0).view(2, 3))
     assert objective == {"predict": "prototype"}
@@ -27,9 +27,9 @@ def test_shared_tensors_of_tests_and_the_objective_are_kept(tmp_path: Path) -> N
 
 
 def test_a_job_without_any_leaves_no_file(tmp_path: Path) -> None:
-    keep_tested(tmp_path, [shared(tmp_path, tested=True)], {})
+    keep_tested(tmp_path, [shared(tested=True)], {})
     assert (tmp_path / FILE).is_file()
-    keep_tested(tmp_path, [shared(tmp_path, tested=False)], {"alpha": 0.5})
+    keep_tested(tmp_path, [shared(tested=False)], {"alpha": 0.5})
     assert not (tmp_path / FILE).exists() and read_tested(tmp_path) == (None, {})
 
 

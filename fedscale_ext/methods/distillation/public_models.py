@@ -6,7 +6,6 @@ counts as the server's work, and neither as the devices' nor as traffic.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,8 +38,8 @@ SERVER = "server"  # key of the server's own model, where a method has one
 class Logits(ReturnedTensors):
     """Logits of the round's clients, float32 [num_rows, classes] each."""
 
-    def __init__(self, folder: Path, clients: int, classes: int) -> None:
-        super().__init__(folder, clients)
+    def __init__(self, classes: int) -> None:
+        super().__init__()
         self.num_rows, self._classes = 0, classes
 
     def template(self, key: str) -> State:  # noqa: D102
@@ -77,9 +76,8 @@ class PublicModelsAggregator(DeviceTypesAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Send public samples to all clients, and receive their logits."""
-        clients = self.task.num_clients
-        self.shared = SharedTensors(self.log_dir, clients)
-        self.client_logits = Logits(self.log_dir, clients, self.task.num_classes)
+        self.shared = SharedTensors()
+        self.client_logits = Logits(self.task.num_classes)
         return [*super().client_tensors(), self.shared, self.client_logits]
 
     def ask(self, rows: Tensor, /, **more: Tensor) -> None:

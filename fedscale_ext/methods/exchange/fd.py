@@ -139,7 +139,7 @@ class FDAggregator(TensorExchangeAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """Send each client the others' outputs, too."""
         most = self.task.num_classes * (4 * self.task.num_classes + 4)
-        others = ReceivedTensors(self.log_dir, self.task.num_clients, self.message_for, most)
+        others = ReceivedTensors(self.message_for, most)
         return [*super().client_tensors(), others]
 
     def template(self, spec: ModelSpec) -> State:

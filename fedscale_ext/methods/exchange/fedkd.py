@@ -32,7 +32,6 @@ Paper to code, section by section: docs/methods/exchange.md.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -168,17 +167,16 @@ class SentRanks(SentTensors):
     """Ranks that the round's clients report, from which follows how many bytes each client sent last.
 
     Args:
-        folder: The job's folder.
         task: Sizes of the clients' data.
         keys: Keys of the types.
         mentee: The shared model's tensors.
 
     """
 
-    def __init__(self, folder: Path, task: Task, keys: Sequence[str], mentee: State) -> None:
+    def __init__(self, task: Task, keys: Sequence[str], mentee: State) -> None:
         self._mentee, self._most = mentee, largest_ranks(mentee)
         templates = {key: {RANKS: torch.zeros_like(self._most)} for key in keys}
-        super().__init__(folder, task, templates, lambda item: 0)  # it counts no samples by class
+        super().__init__(task, templates, lambda item: 0)  # it counts no samples by class
 
     def checked(self, item: WorkItem, section: wire.Section | None) -> State:  # noqa: D102
         new = super().checked(item, section)
@@ -216,7 +214,7 @@ class FedKDAggregator(MutualAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's mentor, and hear the ranks of its update."""
-        self.sent_tensors = SentRanks(self.log_dir, self.task, self.keys, self.pool[SHARED_MODEL].state)
+        self.sent_tensors = SentRanks(self.task, self.keys, self.pool[SHARED_MODEL].state)
         return [*super().client_tensors(), self.sent_tensors]
 
     def energy(self, round: int) -> float:

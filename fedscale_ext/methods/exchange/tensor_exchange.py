@@ -13,7 +13,6 @@ means by class, is a third of an epoch of training.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -72,7 +71,6 @@ class SentTensors(ReturnedTensors):
     without samples are not sent; here they are zero.
 
     Args:
-        folder: The job's folder.
         task: Sizes of the clients' data.
         templates: Names, shapes and types of the tensors, by key of the model.
         counted: Number of a client's samples that ``counts`` has, by work item.
@@ -82,14 +80,13 @@ class SentTensors(ReturnedTensors):
 
     def __init__(
         self,
-        folder: Path,
         task: Task,
         templates: Mapping[str, State],
         counted: Callable[[WorkItem], int],
         *,
         by_class: bool = True,
     ) -> None:
-        super().__init__(folder, task.num_clients)
+        super().__init__()
         self._templates, self._counted, self._by_class = templates, counted, by_class
         self.num_bytes = torch.full((task.num_clients,), -1)  # -1: has not sent anything yet
 
@@ -192,9 +189,9 @@ class TensorExchangeAggregator(PersonalModelsAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Send the message to all clients, and receive what they send."""
-        self.shared = SharedTensors(self.log_dir, self.task.num_clients, tested=True)
+        self.shared = SharedTensors(tested=True)
         templates = {key: self.template(self.pool[key].spec) for key in self.keys}
-        self.sent_tensors = SentTensors(self.log_dir, self.task, templates, self.counted, by_class=self.by_class)
+        self.sent_tensors = SentTensors(self.task, templates, self.counted, by_class=self.by_class)
         self.publish()
         return [*super().client_tensors(), self.shared, self.sent_tensors]
 

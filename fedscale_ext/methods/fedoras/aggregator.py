@@ -153,7 +153,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Receive how many examples went through each operator (Equation 5)."""
-        return [OperatorExamples(self.log_dir, self.pool, self.training.macs, self.task)]
+        return [OperatorExamples(self.pool, self.training.macs, self.task)]
 
     def candidates(self, round: int) -> tuple[np.ndarray, int]:
         """Select from all clients in stage 1, from none in the search, then from a model's tier and above (3.3)."""

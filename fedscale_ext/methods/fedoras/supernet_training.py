@@ -6,7 +6,6 @@ On the virtual clock, and in what a round cost, a client counts for the MACs of 
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -50,8 +49,8 @@ class Tier:
 class OperatorExamples(ReturnedTensors):
     """Number of examples that went through each operator at each client (Equation 5's |D_i,o|), as clients report."""
 
-    def __init__(self, folder: Path, pool: ModelPool, costs: Tables, task: Task) -> None:
-        super().__init__(folder, task.num_clients)
+    def __init__(self, pool: ModelPool, costs: Tables, task: Task) -> None:
+        super().__init__()
         self._pool, self._costs, self._task = pool, costs, task
 
     def template(self, key: str) -> State:  # noqa: D102

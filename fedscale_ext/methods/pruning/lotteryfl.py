@@ -66,7 +66,6 @@ from fedscale_ext.methods.pruning.masked_client import (
 from fedscale_ext.methods.pruning.pruned_types import ratio_keys, share_list, step_fractions
 from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.submodels import rate_of, widths_at
-from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
 
@@ -218,11 +217,9 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's mask m_c, in bits."""
         ones = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in self._weights().items()}
-        arguments = self.log_dir, self.task.num_clients, {GLOBAL: masks.pack(ones)}
-        client_masks = (
-            InitialClientState(*arguments, self._first_mask) if self.params.param_ratio else ClientState(*arguments)
-        )
-        return [*super().client_tensors(), client_masks]
+        start = self._first_mask if self.params.param_ratio else None
+        self.client_masks = ClientState(self.log_dir, self.task.num_clients, {GLOBAL: masks.pack(ones)}, start)
+        return [*super().client_tensors(), self.client_masks]
 
     def _first_mask(self, client: int) -> State:
         return masks.pack(self.starts[self.type_of[client - 1]])
@@ -264,7 +261,7 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         """Add w_c * m_c where m_c covers (Algorithm 1, server)."""
         if self._mean is None:
             self._mean = CountMean(self.pool[GLOBAL].state)
-        packed = self.client_tensors_by_kind[ClientState.kind].files.newest(GLOBAL, update.client)
+        packed = self.client_masks.files.newest(GLOBAL, update.client)
         assert packed is not None  # it came with the state
         mask = masks.unpack(packed, self._weights())
         covered: dict[str, Entries] = {**dict.fromkeys(state), **mask}

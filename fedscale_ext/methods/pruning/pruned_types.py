@@ -35,7 +35,6 @@ from fedscale_ext.methods.device_types import DeviceTypesAggregator, type_key
 from fedscale_ext.methods.groups import check_dealt
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.submodels import rate_of, widths_at
-from fedscale_ext.tasks.client_tensors import InitialClientState
 from fedscale_ext.util.ranges import check_ranges
 
 CHANNELS = "kept/"  # begins the names of what tells a client's channels
@@ -210,11 +209,9 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def client_tensors(self) -> list[ClientTensors]:
         """Keep each client's active channels from round to round."""
-        arguments = self.log_dir, self.task.num_clients, {GLOBAL: self.template()}
-        client_channels = (
-            InitialClientState(*arguments, self.first_channels) if self.starts_at_target else ClientState(*arguments)
-        )
-        return [*super().client_tensors(), client_channels]
+        start = self.first_channels if self.starts_at_target else None
+        self.client_channels = ClientState(self.log_dir, self.task.num_clients, {GLOBAL: self.template()}, start)
+        return [*super().client_tensors(), self.client_channels]
 
     def first_channels(self, client: int) -> State:
         """Tensors of a client before its first round, where it begins with a part of the model."""
@@ -222,7 +219,7 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
 
     def newest(self, client: int) -> State:
         """Tensors that a client kept last."""
-        tensors = self.client_tensors_by_kind[ClientState.kind].files.newest(GLOBAL, client)
+        tensors = self.client_channels.files.newest(GLOBAL, client)
         assert tensors is not None  # it came with the state
         return tensors
 

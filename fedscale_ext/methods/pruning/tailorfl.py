@@ -33,7 +33,6 @@ from fedscale_ext.method import (
     GLOBAL,
     About,
     ClientSamples,
-    ClientState,
     Excludes,
     Feature,
     Fraction,
@@ -234,7 +233,7 @@ class TailorFLAggregator(PrunedTypesAggregator):
         super().aggregate(round, updates, means)
         if self.params.tuning == 0 or len(updates) < 2:
             return
-        files, before = self.client_tensors_by_kind[ClientState.kind].files, [update.client for update in updates]
+        files, before = self.client_channels.files, [update.client for update in updates]
         newest = {client: self.newest(client) for client in before}
         lengths = [every.shape[1] for every in self.active.values()]
         profiles = torch.stack([

@@ -4,7 +4,7 @@ Random streams have no state to save: each is keyed by its purpose (core/streams
 stream, by the virtual clock, and from what guided selection has learnt of clients.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from fedscale_ext.metrics.job_folder.json_lines import Mark
 from fedscale_ext.metrics.job_folder.recorder import check_return
 from fedscale_ext.server.checkpoints import checkpoint_file
 from fedscale_ext.server.method_base.hook_checks import check_state, state_written
-from fedscale_ext.tasks.client_files import ClientFiles
+from fedscale_ext.tasks.client_tensors import ClientTensors, StoredTensors
 from fedscale_ext.util.reading import MEGA, read_json
 
 METHOD = "method"  # the component that is the method
@@ -109,13 +109,14 @@ class JobCheckpoints:
     Args:
         log_dir: The job's folder.
         origin: What a checkpoint and the job that continues from it share.
-        client_files: Files of clients' tensors, by kind of tensors: a checkpoint only names those that it needs.
+        client_tensors: Tensors that clients get in addition to models. A checkpoint only names their files.
 
     """
 
-    def __init__(self, log_dir: Path, origin: Origin, client_files: Sequence[ClientFiles]) -> None:
+    def __init__(self, log_dir: Path, origin: Origin, client_tensors: Iterable[ClientTensors]) -> None:
         self.folder = log_dir / "checkpoints"
-        self._origin, self._client_files = origin, client_files
+        self._origin = origin
+        self._client_files = [tensors.files for tensors in client_tensors if isinstance(tensors, StoredTensors)]
 
     def save(
         self,

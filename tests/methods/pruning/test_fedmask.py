@@ -134,7 +134,7 @@ def test_a_round_begins_with_the_servers_bits_within_the_clients_structure() -> 
 def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: Path) -> None:
     aggregator = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
     files = ClientFiles(tmp_path, 3)
-    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    aggregator.client_channels = SimpleNamespace(files=files)
     initial = dict(aggregator.pool["global"].state)
     drawn, generator = aggregator._drawn, torch.Generator().manual_seed(1)
     active = {g: torch.rand(3, len(one), generator=generator) < 0.7 for g, one in channels.whole(SPEC).items()}
@@ -165,7 +165,7 @@ def test_a_bit_that_just_the_threshold_of_clients_have_is_not_kept(tmp_path: Pat
         FedMaskAggregator, "fedmask", clients=10, param_ratio=[1.0], groups=[10], weighted=False, threshold=threshold
     )
     files = ClientFiles(tmp_path, 10)
-    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    aggregator.client_channels = SimpleNamespace(files=files)
     updates = updates_for(aggregator, aggregator.assign(1, np.arange(1, 11)))
     whole = {group: one.bool() for group, one in channels.whole(SPEC).items()}
     for more in (0, 1):

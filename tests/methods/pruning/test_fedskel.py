@@ -100,7 +100,7 @@ def test_other_filters_stay_and_pass_no_gradient() -> None:
 def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) -> None:
     aggregator = server(FedSkelAggregator, "fedskel", clients=3, param_ratio=[0.5], groups=[3], weighted=False, every=3)
     files = ClientFiles(tmp_path, 3)
-    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    aggregator.client_channels = SimpleNamespace(files=files)
     aggregator.has_trained[:], generator = True, torch.Generator().manual_seed(4)
     old = {name: tensor.clone() for name, tensor in aggregator.pool["global"].state.items()}
     updates, chosen, states = updates_for(aggregator, aggregator.assign(2, np.array([1, 2, 3]))), [], []

@@ -202,7 +202,7 @@ def test_side_by_side_is_one_after_another(keys: dict[str, Any]) -> None:
 def test_the_servers_mean_is_over_the_masks_that_cover(tmp_path: Path, weighted: bool) -> None:
     aggregator = server(LotteryFLAggregator, "lotteryfl", weighted=weighted)
     files = ClientFiles(tmp_path, 6)
-    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    aggregator.client_masks = SimpleNamespace(files=files)
     old = {name: tensor.clone() for name, tensor in aggregator.pool["global"].state.items()}
     chosen = {number: drawn_mask(number, 0.4) for number in (1, 2, 4)}
     copies = {number: {name: one.clone() for name, one in mask.items()} for number, mask in chosen.items()}

@@ -98,7 +98,7 @@ def test_tuning_goes_to_those_who_are_alike() -> None:
 def test_the_server_writes_the_structures_that_it_tuned(tmp_path: Path) -> None:
     aggregator = server(TailorFLAggregator, "tailorfl", model="lenet_6k", tuning=1.0, param_ratio=[0.5], groups=[6])
     files = ClientFiles(tmp_path, 6)
-    aggregator.client_tensors_by_kind = {"client_state": SimpleNamespace(files=files)}
+    aggregator.client_channels = SimpleNamespace(files=files)
     cost = aggregator.pool["global"].cost.bytes
     first = aggregator.assign(1, np.array([1, 2, 3]))
     assert first[0].bytes == cost > first[0].upload
