@@ -23,15 +23,13 @@ from torch import nn
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.types import Evaluation, WorkItem
 from fedscale_ext.tasks.answers.answer_checks import check_missing, check_test_figures
-from fedscale_ext.tasks.answers.client_answers import answers_to_tests, report_untested
+from fedscale_ext.tasks.answers.client_answers import gather_tests
 from fedscale_ext.tasks.bn_statistics import measure_on_client
-from fedscale_ext.tasks.evaluation_figures import COLUMNS, MASK, counted, figures_section, read_figures, test_clients
+from fedscale_ext.tasks.evaluation_figures import COLUMNS, MASK, figures_section, test_clients
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
-from fedscale_ext.tasks.unit_planning import SPREAD, plan_units
 from fedscale_ext.training.local_training import seed_layers
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.units import Unit
-from fedscale_ext.util.torch_devices import device_type
 
 EVENT = "around_training"  # of a unit that does it, a further event; and the round in its streams' keys
 SECTIONS = ("before", "after")  # of its answer
@@ -46,8 +44,6 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
     client_tensors = dispatcher.tensors_for(tested)
     for tensors in client_tensors:
         tensors.begin(tested)
-    spread = SPREAD[device_type(dispatcher.device)]
-    units = plan_units(tested, job.pool, job.task, sizes.__getitem__, job.unit_size, spread)
     return [
         job.make_unit(
             EVENT,
@@ -60,8 +56,7 @@ def plan(dispatcher: Dispatcher, round: int, items: Sequence[WorkItem]) -> list[
             statistics=job.reestimates_statistics,
             **job.mask_arguments,
         )
-        for unit in units
-        for part in dispatcher.in_messages(unit, unit[0].model, client_tensors)
+        for part in dispatcher.plan_training(sizes, tested, client_tensors)
     ]
 
 
@@ -72,25 +67,9 @@ def around_training(
 
     A client whose training failed, or whose unit was dropped, counts as untested in both.
     """
-    task = dispatcher.job.task
-    columns = np.zeros((len(SECTIONS), task.num_clients, len(COLUMNS)))
-    unmasked = np.zeros(columns.shape[:2])
-    count = np.zeros(task.num_clients, dtype=np.int64)
-    units, test = plan(dispatcher, round, items), "tested around training"
-    for unit, sections, tested, rows in answers_to_tests(dispatcher, round, units, test):
-        for number, name in enumerate(SECTIONS):
-            columns[number, rows], plain = counted(read_figures(unit.header, sections[name])[tested])
-            if plain is not None:
-                unmasked[number, rows] = plain
-        count[rows] = task.test_sizes[rows]
-    report_untested(dispatcher, round, count, test)
-
-    def evaluation(number: int) -> Evaluation:
-        correct, top5, loss = columns[number].T
-        plain = unmasked[number] if dispatcher.job.masks_tests else None
-        return Evaluation(round, tuple(serve), correct, top5, loss, count, {}, {}, plain)
-
-    return evaluation(0), evaluation(1)
+    units = plan(dispatcher, round, items)
+    before, after = gather_tests(dispatcher, round, units, serve, "tested around training", SECTIONS)
+    return before, after
 
 
 class AroundTraining(Kind):

@@ -142,6 +142,18 @@ class Dispatcher(Protocol):
     ) -> list[Sequence[T]]:
         """Cut a unit so that each part fits into a message, and its answer, which has clients' states if ``states``."""
 
+    def plan_training(
+        self,
+        sizes: Mapping[str, int],
+        items: Sequence[WorkItem],
+        client_tensors: Sequence[ClientTensors],
+        states: bool = False,
+    ) -> list[Sequence[WorkItem]]:
+        """Plan units of clients of one model and objective that fit into messages.
+
+        ``sizes``: how many clients train side by side, by model key.
+        """
+
     def tensors_to_test(self, key: str) -> list[ClientTensors]:
         """Return the tensors that clients get in addition to the model of a key of an evaluation."""
 

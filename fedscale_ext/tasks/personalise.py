@@ -8,30 +8,25 @@ re-estimated before tests, those of a tuned copy are of its client's training sa
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedscale_ext.core.types import Evaluation, WorkItem, members
 from fedscale_ext.tasks.answers.answer_checks import check_missing, check_test_figures
-from fedscale_ext.tasks.answers.client_answers import answers_to_tests, report_untested
+from fedscale_ext.tasks.answers.client_answers import gather_tests
 from fedscale_ext.tasks.bn_statistics import measure_on_client
 from fedscale_ext.tasks.evaluation_figures import (
     COLUMNS,
     MASK,
     classes_present,
     client_figures,
-    counted,
     figures_section,
     outputs,
-    read_figures,
 )
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
-from fedscale_ext.tasks.unit_planning import SPREAD, plan_units
 from fedscale_ext.transport.units import Unit
 from fedscale_ext.transport.wire import Section
-from fedscale_ext.util.torch_devices import device_type
 
 EVENT = "personalise"  # of a unit that does it, a further event; and the round in its streams' keys
 
@@ -45,15 +40,13 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
         by_key.setdefault(serve[client - 1], []).append(client)
     overrides = {"local_epochs": epochs}
     sizes = dispatcher.cohort_sizes_of([WorkItem(1, member) for key in by_key for member in members(key)])
-    spread = SPREAD[device_type(dispatcher.device)]
     units = []
     for key, clients in by_key.items():
         names = members(key)
         size = min(sizes[name] for name in names)
         items = [WorkItem(client, names[0], overrides=overrides) for client in clients]
         client_tensors = dispatcher.tensors_to_test(key)
-        planned = plan_units(items, job.pool, job.task, partial(_always, size), job.unit_size, spread)
-        for unit in (part for whole in planned for part in dispatcher.in_messages(whole, names[0], client_tensors)):
+        for unit in dispatcher.plan_training({names[0]: size}, items, client_tensors):
             units.append(
                 job.make_unit(
                     EVENT,
@@ -72,28 +65,14 @@ def plan(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) 
     return units
 
 
-def _always(size: int, _: str) -> int:
-    return size
-
-
 def personalise(dispatcher: Dispatcher, round: int, serve: Sequence[str], epochs: int) -> Evaluation:
     """Test clients after they tuned their served models for ``epochs``.
 
     A client that could not be tuned, or whose unit was dropped, counts as untested.
     """
-    job = dispatcher.job
-    task = job.task
-    columns, count = np.zeros((task.num_clients, len(COLUMNS))), np.zeros(task.num_clients, dtype=np.int64)
-    unmasked = np.zeros(task.num_clients) if job.masks_tests else None
     units = plan(dispatcher, round, serve, epochs)
-    for unit, sections, tested, rows in answers_to_tests(dispatcher, round, units, "personalised"):
-        columns[rows], plain = counted(read_figures(unit.header, sections["figures"])[tested])
-        if unmasked is not None and plain is not None:
-            unmasked[rows] = plain
-        count[rows] = task.test_sizes[rows]
-    report_untested(dispatcher, round, count, "personalised")
-    correct, top5, loss = columns.T
-    return Evaluation(round, tuple(serve), correct, top5, loss, count, {}, {}, unmasked)
+    (evaluation,) = gather_tests(dispatcher, round, units, serve, "personalised")
+    return evaluation
 
 
 class Personalise(Kind):

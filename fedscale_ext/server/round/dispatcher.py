@@ -99,7 +99,7 @@ class Dispatcher:
         client_tensors = self.tensors_for(items)
         for tensors in client_tensors:
             tensors.begin(items)
-        planned = self._planned(items, client_tensors)
+        planned = self.plan_training(self.sizes, items, client_tensors, states=self.job.returns == "states")
         units = [
             train.plan(self, round, unit, self.sizes[unit[0].model], list(map(self._weight, unit)), client_tensors)
             for unit in planned
@@ -124,11 +124,17 @@ class Dispatcher:
             means = self._means(round, items, updates, sums, collector.num_unclipped)
         return updates, means, collector.failed
 
-    def _planned(self, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> list[Sequence[WorkItem]]:
-        """The round's units: clients of one model and objective, cut so that each unit fits into a message."""
+    def plan_training(
+        self,
+        sizes: Mapping[str, int],
+        items: Sequence[WorkItem],
+        client_tensors: Sequence[ClientTensors],
+        states: bool = False,
+    ) -> list[Sequence[WorkItem]]:
+        """Units of clients of one model and objective, cut so that each unit fits into a message, and its answer, which
+        has clients' states if ``states``. ``sizes``: clients that train side by side, by model key."""
         spread = SPREAD[device_type(self.device)]
-        units = plan_units(items, self.job.pool, self.job.task, self.sizes.__getitem__, self.job.unit_size, spread)
-        states = self.job.returns == "states"
+        units = plan_units(items, self.job.pool, self.job.task, sizes.__getitem__, self.job.unit_size, spread)
         return [part for unit in units for part in self.in_messages(unit, unit[0].model, client_tensors, states)]
 
     def _collector(self, round: int, items: Sequence[WorkItem], client_tensors: Sequence[ClientTensors]) -> Collector:
