@@ -4,7 +4,7 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Cost
-from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.clock import whole_model_seconds
 from fedscale_ext.population.population import Population
 
 
@@ -52,16 +52,13 @@ def capacities(
         latency = np.maximum(population.computation_ms, population.computation_ms.max() / spread)
         # divide first: the ratio is exactly 1 or above, whatever the rounding of the product
         return smallest.forward_macs * (latency.max() / latency)
-    computation, communication = completion_times(
+    needed = whole_model_seconds(
         population.computation_ms,
         population.communication_kbps,
-        macs=float(smallest.forward_macs),
-        down_bytes=float(smallest.bytes),
-        up_bytes=float(smallest.bytes),
-        samples=local_steps * batch_size,
-        reference_macs=reference_macs,
+        [smallest] * population.size,
+        local_steps * batch_size,
+        reference_macs,
     )
-    needed = computation + communication
     if deadline_s is None:
         deadline_s = float(needed.max())
     late = int((needed > deadline_s).sum())

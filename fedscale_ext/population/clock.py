@@ -1,6 +1,10 @@
 """FedScale's virtual clock, with the MACs and bytes of the model that each client trains."""
 
+from collections.abc import Sequence
+
 import numpy as np
+
+from fedscale_ext.core.model_spec import Cost
 
 TRAINING_FACTOR = 3.0  # forward and backward take three times the forward pass (FedScale's augmentation_factor)
 
@@ -34,3 +38,27 @@ def completion_times(
     computation = TRAINING_FACTOR * np.asarray(samples, dtype=np.float64) * computation_ms / 1000.0 * scale
     both_ways = np.asarray(down_bytes, dtype=np.float64) + np.asarray(up_bytes, dtype=np.float64)
     return computation, both_ways * 8.0 / 1024.0 / communication_kbps  # FedScale's kbit has 1,024 bits
+
+
+def whole_model_seconds(
+    computation_ms: np.ndarray,
+    communication_kbps: np.ndarray,
+    costs: Sequence[Cost],
+    samples: np.ndarray | int,
+    reference_macs: float,
+) -> np.ndarray:
+    """Return the seconds, float64 [n], that devices take to receive a model, train it, and send it back.
+
+    ``costs`` are those of each device's model; the other arguments are those of :func:`completion_times`.
+    """
+    size = np.array([cost.bytes for cost in costs], dtype=np.float64)
+    computation, communication = completion_times(
+        computation_ms,
+        communication_kbps,
+        macs=np.array([cost.forward_macs for cost in costs], dtype=np.float64),
+        down_bytes=size,
+        up_bytes=size,
+        samples=samples,
+        reference_macs=reference_macs,
+    )
+    return computation + communication

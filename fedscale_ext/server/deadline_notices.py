@@ -7,7 +7,7 @@ import numpy as np
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.core.types import Task
-from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.clock import whole_model_seconds
 from fedscale_ext.population.population import Population
 from fedscale_ext.server.round.stragglers import Schedule
 
@@ -24,18 +24,14 @@ class DeadlineNotices:
         """Report clients whose model takes them longer; ``indices`` int64 [clients] into ``costs``."""
         if self._deadline_s is None:
             return
-        macs, size = (np.array([getattr(cost, name) for cost in costs], dtype=np.float64)[indices]
-                      for name in ("forward_macs", "bytes"))  # fmt: skip
-        computation, communication = completion_times(
+        seconds = whole_model_seconds(
             population.computation_ms,
             population.communication_kbps,
-            macs=macs,
-            down_bytes=size,
-            up_bytes=size,
-            samples=task.samples_seen(np.arange(task.num_clients)),
-            reference_macs=self._reference_macs,
+            [costs[index] for index in indices],
+            task.samples_seen(np.arange(task.num_clients)),
+            self._reference_macs,
         )
-        self._report(computation + communication, f"of {task.num_clients} clients")
+        self._report(seconds, f"of {task.num_clients} clients")
 
     def scheduled(self, round: int, schedule: Schedule) -> None:
         """Report clients of a round that take longer, which a method may have given other models or more work."""

@@ -13,7 +13,7 @@ import torch
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State, Update, WorkItem
 from fedscale_ext.models import parameter_names
-from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.clock import whole_model_seconds
 from fedscale_ext.population.selection.oort import Oort, OortKeys
 from fedscale_ext.population.selection.pyramidfl import dropout_ratios, lengthened
 from fedscale_ext.server.round.stragglers import Schedule, client_times
@@ -46,18 +46,14 @@ class Guided:
         job = self._job
         costs = sorted((model.cost for model in job.pool), key=lambda cost: cost.forward_macs)
         macs = np.array([cost.forward_macs for cost in costs], dtype=np.float64)
-        size = np.array([cost.bytes for cost in costs], dtype=np.float64)
         largest = np.maximum(np.searchsorted(macs, job.capacity, side="right") - 1, 0)
-        computation, communication = completion_times(
+        return whole_model_seconds(
             job.population.computation_ms,
             job.population.communication_kbps,
-            macs=macs[largest],
-            down_bytes=size[largest],
-            up_bytes=size[largest],
-            samples=seen,
-            reference_macs=job.config.job.reference_macs,
+            [costs[index] for index in largest],
+            seen,
+            job.config.job.reference_macs,
         )
-        return computation + communication
 
     def select(
         self, round: int, online: np.ndarray, count: int, rng: np.random.Generator, groups: np.ndarray | None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import Cost
 from fedscale_ext.population.capacity import capacities
-from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.clock import completion_times, whole_model_seconds
 from fedscale_ext.population.population import Population, load_population
 
 BASE = Cost(forward_macs=2_500_000, training_macs=7_500_000, parameters=11_264, bytes=44 * 1024)
@@ -38,6 +38,13 @@ def test_the_clock_is_fedscales_formula_scaled_by_macs() -> None:
     # 3 x samples x ms / 1000 x MACs / reference, and kbit (of 1,024 bits, as FedScale has it) / bandwidth
     assert computation == pytest.approx([3 * 10 * 20 * 0.1, 3 * 4 * 20 * 0.04 / 2])
     assert communication == pytest.approx([1000 / 1000, 2000 / 4000])
+
+
+def test_a_whole_model_travels_in_both_directions() -> None:
+    costs = [Cost(300_000_000, 0, 0, 128_000), Cost(150_000_000, 0, 0, 64_000)]
+    macs, size = ([getattr(cost, name) for cost in costs] for name in ("forward_macs", "bytes"))
+    seconds = whole_model_seconds(EXTREMES.computation_ms, EXTREMES.communication_kbps, costs, 200, 3e8)
+    assert (seconds == needed(EXTREMES, macs, np.array(size))).all()
 
 
 def test_the_reference_model_takes_what_fedscale_says() -> None:

@@ -80,7 +80,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.submodel import invariant_dropout
 from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator, check_distinct
-from fedscale_ext.population.clock import completion_times
+from fedscale_ext.population.clock import whole_model_seconds
 from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.submodels import widths_at
 from fedscale_ext.util.ranges import check_ranges
@@ -287,15 +287,10 @@ class FluidAggregator(ShrinkingAggregator):
 
     def _seconds(self, rows: np.ndarray) -> np.ndarray:
         """Virtual seconds that the clients in these rows take for the full model."""
-        cost, task = self.pool[GLOBAL].cost, self.task
-        return np.add(
-            *completion_times(
-                self.population.computation_ms[rows],
-                self.population.communication_kbps[rows],
-                macs=float(cost.forward_macs),
-                down_bytes=float(cost.bytes),
-                up_bytes=float(cost.bytes),
-                samples=task.samples_seen(rows),
-                reference_macs=self.config.job.reference_macs,
-            )
+        return whole_model_seconds(
+            self.population.computation_ms[rows],
+            self.population.communication_kbps[rows],
+            [self.pool[GLOBAL].cost] * len(rows),
+            self.task.samples_seen(rows),
+            self.config.job.reference_macs,
         )
