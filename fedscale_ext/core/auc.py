@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedscale_ext.core.confusion import smallest
+from fedscale_ext.core.missing_values import ratios
 
 _MOST_BINS, _LEAST_BINS, _CELLS = 1 << 16, 1 << 10, 1 << 21
 _REACH = 10.0  # bins are of equal width in asinh(log-odds), from -10 to 10: log-odds of up to 11,013 either way
@@ -117,7 +118,7 @@ def pooled(histograms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pairs = negatives.sum(axis=1) * positives.sum(axis=1)
     below = np.cumsum(negatives, axis=1) - negatives
     alike = (positives * negatives).sum(axis=1)
-    return _ratio(2 * (positives * below).sum(axis=1) + alike, 2 * pairs), _ratio(alike, 2 * pairs)
+    return ratios(2 * (positives * below).sum(axis=1) + alike, 2 * pairs), ratios(alike, 2 * pairs)
 
 
 def to_tensors(sums: AucSums) -> dict[str, Tensor]:
@@ -163,7 +164,7 @@ def _areas(owner: np.ndarray, labels: np.ndarray, scores: np.ndarray, clients: i
     all_positives, all_negatives = (_sums(pair, values) for values in (positives, negatives))
     before = np.cumsum(negatives) - negatives
     before -= (np.cumsum(all_negatives) - all_negatives)[pair]
-    return _ratio(_sums(pair, positives * (2 * before + negatives)), 2 * all_positives * all_negatives)
+    return ratios(_sums(pair, positives * (2 * before + negatives)), 2 * all_positives * all_negatives)
 
 
 def _cells(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -179,7 +180,3 @@ def _cells(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
 def _sums(of: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Whole numbers [n] added up by ``of``, which ascends from 0 without gaps."""
     return np.add.reduceat(values, np.flatnonzero(np.diff(of, prepend=-1)))
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)

@@ -5,6 +5,7 @@ from functools import singledispatch
 
 import numpy as np
 
+from fedscale_ext.core.missing_values import ratios
 from fedscale_ext.core.types import Evaluation
 
 
@@ -37,8 +38,7 @@ class Accuracy:
 @singledispatch
 def client_accuracy(evaluation: Evaluation) -> np.ndarray:
     """float64[clients]: accuracy of each client, NaN for one without test samples."""
-    correct, count = np.asarray(evaluation.correct), np.asarray(evaluation.count)
-    return np.divide(correct, count, out=np.full(len(count), np.nan), where=count > 0)
+    return ratios(np.asarray(evaluation.correct), np.asarray(evaluation.count))
 
 
 def without_mask(evaluation: Evaluation) -> Evaluation | None:

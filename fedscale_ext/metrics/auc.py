@@ -11,6 +11,7 @@ import numpy as np
 
 from fedscale_ext.core.auc import Auc
 from fedscale_ext.core.confusion import Confusion
+from fedscale_ext.core.missing_values import mean_of_known
 
 
 def client_auc(confusion: Confusion, auc: Auc) -> np.ndarray:
@@ -34,14 +35,9 @@ def auc_summary(confusion: Confusion, auc: Auc) -> dict[str, Any]:
     """Return the figures for summary.json; what nobody has is NaN."""
     values = client_auc(confusion, auc)
     return {
-        "mean": _mean(values),
+        "mean": mean_of_known(values),
         "clients": int(np.isfinite(values).sum()),
-        "pooled": _mean(auc.pooled),
-        "pooled_error": _mean(auc.error),
+        "pooled": mean_of_known(auc.pooled),
+        "pooled_error": mean_of_known(auc.error),
         "per_client": values,
     }
-
-
-def _mean(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")

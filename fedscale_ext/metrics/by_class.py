@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.confusion import Confusion
+from fedscale_ext.core.missing_values import ratios
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.auc import auc_summary, class_auc
@@ -72,7 +73,7 @@ def by_class(confusion: Confusion) -> ByClass:
             (confusion.true, confusion.counts), (confusion.predicted, confusion.counts), (confusion.true, right)
         )
     )  # fmt: skip
-    return ByClass(samples, predicted, _shares(correct, samples), _shares(2 * correct, samples + predicted))
+    return ByClass(samples, predicted, ratios(correct, samples), ratios(2 * correct, samples + predicted))
 
 
 def class_summary(evaluation: Evaluation | None, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +113,4 @@ def _by_client_and_class(confusion: Confusion) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _means(values: np.ndarray, client: np.ndarray, clients: int) -> np.ndarray:
-    return _shares(np.bincount(client, values, clients), np.bincount(client, minlength=clients))
-
-
-def _shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return ratios(np.bincount(client, values, clients), np.bincount(client, minlength=clients))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fedscale_ext.core.missing_values import ratios
 from fedscale_ext.util.quantities import quantity
 
 QUARTERS = ("weakest", "second", "third", "strongest")
@@ -54,4 +55,4 @@ def group_means(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarra
     known = ~np.isnan(values)
     counts = np.bincount(group[known], minlength=groups)
     sums = np.bincount(group[known], values[known], groups)
-    return np.divide(sums, counts, out=np.full(groups, np.nan), where=counts > 0)
+    return ratios(sums, counts)

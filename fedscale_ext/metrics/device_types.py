@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedscale_ext.core.missing_values import mean_of_known
 from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.convergence import settled
@@ -73,7 +74,7 @@ def device_type_figures(
             at_the_end[f"accuracy_{what}"] = client_accuracy(evaluation)
     for name, values in at_the_end.items():
         for number, row in enumerate(types):
-            row[name] = _mean(values[type_of_client == number])
+            row[name] = mean_of_known(values[type_of_client == number])
     all_types = {
         "type": "all",  # means over all devices; of traffic and transmission the sum over the types
         "clients": len(type_of_client),
@@ -86,7 +87,7 @@ def device_type_figures(
             name: sum(each["clients"] * each[name] for each in types) / max(len(type_of_client), 1)
             for name in ("time_s", "modelled_energy_j")
         },
-        **{name: _mean(values) for name, values in at_the_end.items()},
+        **{name: mean_of_known(values) for name, values in at_the_end.items()},
     }
     return {
         "types": [*types, all_types],
@@ -94,11 +95,6 @@ def device_type_figures(
         "device_classes": [{"class": kind, "watts": watts} for kind, watts in zip(CLASSES, POWER_W, strict=True)],
         "device_class_bounds_ms": list(LATENCY_MS),
     }
-
-
-def _mean(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
 
 
 def _curves(tested: Sequence[RoundRecord], type_of_client: np.ndarray, types: int) -> tuple[list[float], np.ndarray]:
@@ -110,8 +106,8 @@ def _curves(tested: Sequence[RoundRecord], type_of_client: np.ndarray, types: in
     for row, record in zip(curves, tested, strict=True):
         assert record.evaluation is not None
         accuracy = client_accuracy(record.evaluation)  # reads a file
-        mean.append(_mean(accuracy))
-        row[:] = [_mean(accuracy[type_of_client == index]) for index in range(types)]
+        mean.append(mean_of_known(accuracy))
+        row[:] = [mean_of_known(accuracy[type_of_client == index]) for index in range(types)]
     return mean, curves
 
 

@@ -16,6 +16,7 @@ import torch
 
 from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.core.failures import count
+from fedscale_ext.core.missing_values import mean_of_known
 from fedscale_ext.core.types import Evaluation, Model, RoundRecord, members
 from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.data.registry import known
@@ -265,14 +266,9 @@ def _named(evaluation: Evaluation) -> dict[str, Any]:
     }
     return {
         title: {"accuracy": top1, "loss": loss}
-        | ({"mean": _mean(by_client[title]), "per_client": by_client[title]} if title in by_client else {})
+        | ({"mean": mean_of_known(by_client[title]), "per_client": by_client[title]} if title in by_client else {})
         for title, (top1, loss) in evaluation.named.items()
     }
-
-
-def _mean(of_client: np.ndarray) -> float | None:
-    tested = of_client[~np.isnan(of_client)]
-    return float(tested.mean()) if len(tested) else None
 
 
 def _at_the_end(evaluation: Evaluation | None) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.missing_values import ratios
 from fedscale_ext.models.supernet.family import Tables
 
 Ops = tuple[tuple[str, ...], ...]
@@ -115,8 +116,7 @@ def mean_scores(sums: np.ndarray, examples: np.ndarray) -> np.ndarray:
         float64 [paths]; NaN for a path without examples.
 
     """
-    total = examples.sum(0)
-    return np.divide(sums.sum(0), total, out=np.full(len(total), np.nan), where=total > 0)
+    return ratios(sums.sum(0), examples.sum(0))
 
 
 def kendall_tau(one: Sequence[float] | np.ndarray, other: Sequence[float] | np.ndarray) -> float:
