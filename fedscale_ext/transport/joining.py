@@ -4,17 +4,18 @@ The request is FedScale's registration under the number 0. The offer holds the j
 newcomer must have in common with the job: versions, code and data. Nothing of it is executed.
 """
 
+import json
 import re
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import grpc
 import numpy as np
 import torch
 from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
@@ -29,19 +30,6 @@ _ASK_S = 20.0  # longest wait for one reply; the aggregator answers within ten s
 _SAME = "install the same version, since results depend on it"
 _Text = Annotated[str, Field(max_length=1000)]
 _Argument = Annotated[str, Field(max_length=65_536, pattern=r"^--[A-Za-z0-9_.]+=")]
-
-
-class _Offer(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    executor: int = Field(ge=1, lt=2**32)
-    job: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")  # names a folder of this machine, too
-    arguments: Annotated[list[_Argument], Field(max_length=2000)]
-    package: _Text
-    torch: _Text
-    numpy: _Text
-    code: _Text
-    data: _Text | None
 
 
 @dataclass(frozen=True)
@@ -60,14 +48,16 @@ class Offer:
 
     """
 
-    executor: int
-    job: str
-    arguments: list[str]
-    package: str
-    torch: str
-    numpy: str
-    code: str
-    data: str | None
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
+
+    executor: Annotated[int, Field(ge=1, lt=2**32)]
+    job: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]  # names a folder of this machine, too
+    arguments: Annotated[list[_Argument], Field(max_length=2000)]
+    package: _Text
+    torch: _Text
+    numpy: _Text
+    code: _Text
+    data: _Text | None
 
     def check_versions(self) -> None:
         """Raise UserError if this process has other versions than the job."""
@@ -96,6 +86,9 @@ class Offer:
             )
 
 
+_OFFER = TypeAdapter(Offer)
+
+
 def write_offer(executor: int, job: str, arguments: list[str], code: str, data: str | None) -> bytes:
     """Return the message of an offer; its versions are those of this process."""
     return wire.pack(
@@ -118,7 +111,7 @@ def read_offer(message: bytes) -> Offer:
     if sections:
         raise wire.WireError("an offer has no sections")
     try:
-        return Offer(**_Offer.model_validate(header).model_dump())
+        return _OFFER.validate_json(json.dumps(header))
     except ValidationError as error:
         key, _, requirement = first_fault(error)
         raise wire.WireError(f"{key}: {requirement}") from None

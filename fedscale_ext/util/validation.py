@@ -88,7 +88,7 @@ def _requirement(fault: ErrorDetails) -> str:
     first = kind.split("_")[0]
     if first in KINDS:
         return _MUST + KINDS[first]
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of models, of dataclasses
         return "there is no such key"
     if message.startswith(_EXPECTED):
         return _MUST + message.removeprefix(_EXPECTED)
