@@ -28,6 +28,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import Evaluation
 from fedscale_ext.metrics.accuracy import Accuracy, accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.job_folder.jsonable import plain
+from fedscale_ext.util.numbered_files import drop_later
 from fedscale_ext.util.reading import load_json
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
@@ -143,10 +144,7 @@ def evaluation_from_json(log_dir: Path, data: Mapping[str, Any]) -> StoredEvalua
 
 def drop_evaluations(log_dir: Path, after_round: int) -> None:
     """Delete the files of later rounds, which belong to a course of the job that was left."""
-    for path in (log_dir / FOLDER).glob("*"):
-        match = _NAME.fullmatch(path.name)
-        if match and int(match[1]) > after_round:
-            path.unlink()
+    drop_later(log_dir / FOLDER, _NAME, after_round)
 
 
 def read_number(value: Any) -> float:

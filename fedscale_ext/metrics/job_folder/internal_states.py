@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedscale_ext.core.types import State
+from fedscale_ext.util.numbered_files import drop_later, numbered_files
 from fedscale_ext.util.tensor_files import write_tensors
 
 FOLDER = "internals"
@@ -18,18 +19,10 @@ def write_states(log_dir: Path, round: int, states: Mapping[str, State], keep: i
     """Write the states of ``round``, tensors called ``<state>/<tensor>``; files of all but the last ``keep`` go."""
     tensors = {f"{name}/{key}": tensor for name, state in states.items() for key, tensor in state.items()}
     write_tensors(log_dir / FOLDER / f"round-{round:06d}.safetensors", tensors, {"round": str(round)})
-    for _, old in sorted(_rounds(log_dir).items())[:-keep]:
+    for _, old in numbered_files(log_dir / FOLDER, _NAME)[:-keep]:
         old.unlink(missing_ok=True)
 
 
 def drop_states(log_dir: Path, after_round: int) -> None:
     """Remove the files of later rounds, which belong to a course of the job that was left."""
-    for round, path in _rounds(log_dir).items():
-        if round > after_round:
-            path.unlink(missing_ok=True)
-
-
-def _rounds(log_dir: Path) -> dict[int, Path]:
-    folder = log_dir / FOLDER
-    names = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()] if folder.is_dir() else []
-    return {int(match[1]): path for path, match in names if match}
+    drop_later(log_dir / FOLDER, _NAME, after_round)

@@ -16,6 +16,7 @@ import torch
 
 from fedscale_ext.config.changed_settings import changed_settings
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.util.numbered_files import drop_later, numbered_files
 from fedscale_ext.util.reading import load_json
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
 
@@ -140,19 +141,12 @@ def _others(rounds: Mapping[int, Path]) -> str:
 
 def drop_after(directory: Path, round: int) -> None:
     """Remove the checkpoints of later rounds, which belong to a course of the job that was left."""
-    for other, path in written_rounds(directory).items():
-        if other > round:
-            path.unlink(missing_ok=True)
+    drop_later(directory, _NAME, round)
 
 
 def written_rounds(directory: Path) -> dict[int, Path]:
     """Round -> file, in rising order; other files in the folder are left alone."""
-    paths = {}
-    if directory.is_dir():
-        for path in directory.iterdir():
-            if match := _NAME.fullmatch(path.name):
-                paths[int(match[1])] = path
-    return dict(sorted(paths.items()))
+    return dict(numbered_files(directory, _NAME))
 
 
 def _check(data: Any, where: str) -> None:
