@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from fedscale.cloud import commons
 from fedscale.cloud.channels import job_api_pb2
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError, one_line
@@ -23,7 +23,7 @@ from fedscale_ext.transport import endpoint, wire
 from fedscale_ext.transport.executor_link import PASSING, Connection
 from fedscale_ext.transport.signing import JOINING
 from fedscale_ext.util.package import VERSION
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import faults_raise
 
 JOIN = "join"  # event of the reply that carries an offer
 _ASK_S = 20.0  # longest wait for one reply; the aggregator answers within ten seconds
@@ -110,11 +110,9 @@ def read_offer(message: bytes) -> Offer:
     header, sections = wire.unpack(message)
     if sections:
         raise wire.WireError("an offer has no sections")
-    try:
-        return _OFFER.validate_json(json.dumps(header))
-    except ValidationError as error:
-        key, _, requirement = first_fault(error)
-        raise wire.WireError(f"{key}: {requirement}") from None
+    with faults_raise(wire.WireError):
+        offer = _OFFER.validate_json(json.dumps(header))
+    return offer
 
 
 def wanted_number(request: str) -> int | None:

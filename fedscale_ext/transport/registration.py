@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.data.majority import disjoint_note, majority_correct, most_frequent_correct
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.transport import wire
 from fedscale_ext.util.text_columns import pack_texts, unpack_texts
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import faults_raise
 
 _MAX_CLIENTS = 100_000_000
 _MAX_SAMPLES = 2**40  # of one client
@@ -140,11 +140,8 @@ def read_registration(message: bytes) -> ExecutorInfo:
         raise wire.WireError("a registration has two sections, sizes and names")
     train, test, majority, most_frequent = _sizes(sections["sizes"])
     names = _names(sections["names"], len(train))
-    try:
+    with faults_raise(wire.WireError):
         report = _Report.model_validate(header)
-    except ValidationError as error:
-        key, _, requirement = first_fault(error)
-        raise wire.WireError(f"{key}: {requirement}") from None
     if "torch" not in report.versions:
         raise wire.WireError("versions lacks torch")
     return ExecutorInfo(

@@ -1,6 +1,7 @@
 """What a pydantic ValidationError says to a user: which key, and what its value must be."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -34,6 +35,23 @@ def first_fault(error: ValidationError) -> Fault:
     requirements = list(dict.fromkeys(_requirement(fault) for fault in faults if _key(fault) == key))
     requirement = " or ".join([requirements[0], *(each.removeprefix(_MUST) for each in requirements[1:])])
     return key, faults[0]["input"], requirement
+
+
+@contextmanager
+def faults_raise(error: type[Exception], beginning: str = "", parent: str = "") -> Iterator[None]:
+    """Raise ``error`` with one sentence instead of a ValidationError: beginning, first wrong key, and requirement.
+
+    Args:
+        error: Class of the error.
+        beginning: Text before the key.
+        parent: Key of the value that is validated, where it is a part of others.
+
+    """
+    try:
+        yield
+    except ValidationError as invalid:
+        key, _, requirement = first_fault(invalid)
+        raise error(f"{beginning}{parent + key or 'all of it'}: {requirement}") from None
 
 
 def truth_for_number(hints: Mapping[str, Any], values: Mapping[str, Any]) -> Fault | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.idle_settings import is_unread
@@ -24,7 +24,7 @@ from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
 from fedscale_ext.report.job.schema import Header, Summary
 from fedscale_ext.util.reading import MEGA, read_json
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import faults_raise
 
 DEVICE_FILES = ("device_conf_file", "device_avail_file")
 
@@ -291,14 +291,12 @@ def load_job(folder: Path, failure: str = "") -> LoadedJob:
 def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     try:
         content = read_json(path, 1024 * MEGA)
-        shape.model_validate(content)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except ValidationError as error:
-        key, _, requirement = first_fault(error)
-        raise UserError(f"{path} is damaged, or of another version: {key or 'all of it'}: {requirement}") from None
     except ValueError:
         raise UserError(f"{path} is damaged: it is no JSON") from None
+    with faults_raise(UserError, f"{path} is damaged, or of another version: "):
+        shape.model_validate(content)
     return content
 
 

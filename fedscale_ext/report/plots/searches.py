@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.ticker import PercentFormatter
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.report.job.schema import SearchedTier
 from fedscale_ext.report.plots import panels
 from fedscale_ext.report.plots.comparison_plots import WIDTH, figure_of
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import faults_raise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,11 +42,8 @@ def tier_searches(job: LoadedJob) -> list[TierSearch]:
     rows = (job.summary.get("results") or {}).get("tiers") or []
     if not any(isinstance(each, dict) and each.get("search") for each in rows):
         return []
-    try:
+    with faults_raise(UserError, f"{job.folder} is damaged, or of another version: ", "results.tiers"):
         tiers = _TIERS.validate_python(rows)
-    except ValidationError as error:
-        key, _, requirement = first_fault(error)
-        raise UserError(f"{job.folder} is damaged, or of another version: results.tiers{key}: {requirement}") from None
     return [
         TierSearch(
             one.tier,

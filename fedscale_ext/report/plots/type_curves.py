@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.report.job.schema import TypeOfDevices
 from fedscale_ext.report.plots import panels
 from fedscale_ext.report.plots.comparison_plots import WIDTH, figure_of, style
-from fedscale_ext.util.validation import first_fault
+from fedscale_ext.util.validation import faults_raise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,11 +27,8 @@ def curves(job: LoadedJob) -> dict[str, np.ndarray]:
     rows = (job.summary.get("results") or {}).get("types")
     if not isinstance(rows, list) or not any(isinstance(row, dict) and "curve" in row for row in rows):
         return {}
-    try:
+    with faults_raise(UserError, f"{job.folder} is damaged, or of another version: ", "results.types"):
         types = [row for row in _TYPES.validate_python(rows) if row.curve is not None]
-    except ValidationError as error:
-        key, _, requirement = first_fault(error)
-        raise UserError(f"{job.folder} is damaged, or of another version: results.types{key}: {requirement}") from None
     known = {row.type: [pair for pair in row.curve or () if None not in pair] for row in types}
     curves_by_type = {name: np.array(pairs, dtype=np.float64).reshape(-1, 2) for name, pairs in known.items()}
     return {name: curve for name, curve in curves_by_type.items() if len(curve)} if len(curves_by_type) > 1 else {}
