@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.method_switches import WORDS
 from fedscale_ext.config.methods import method_class
-from fedscale_ext.core.errors import UserError, did_you_mean
+from fedscale_ext.core.errors import UserError, did_you_mean, enumerated
 from fedscale_ext.util.ranges import check_ranges
 from fedscale_ext.util.validation import first_fault, truth_for_number
 
@@ -41,8 +41,7 @@ def make_params(params: type, config: JobConfig) -> Any:
         raise UserError(f"key '{method}.{key}' is {value!r}; {requirement}")
     check_ranges(instance, method)
     if hasattr(instance, "missing_settings") and (missing := instance.missing_settings(config)):
-        *others, last = missing
-        raise UserError(f"a job of method {method} lacks {', '.join(others)}{' and ' if others else ''}{last}")
+        raise UserError(f"a job of method {method} lacks {enumerated(missing)}")
     return instance
 
 

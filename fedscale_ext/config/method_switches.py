@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fedscale_ext.core.errors import enumerated
+
 # YAML and command lines turn these words into values before anybody knows that a word was meant
 WORDS = ((True, "on"), (False, "off"), (None, "none"))
 
@@ -53,8 +55,7 @@ class ReadWith:
         """With which values the keys are read, as Markdown."""
         if self.values == "unset" and not isinstance(self.default, bool):
             return f"without `{self.switch}`"
-        *others, last = self._conditions()
-        return f"with {', '.join(others)} or {last}" if others else f"with {last}"
+        return f"with {enumerated(self._conditions(), 'or')}"
 
     def _conditions(self) -> list[str]:
         more = [] if self.alternative is None else self.alternative._conditions()

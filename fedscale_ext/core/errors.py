@@ -38,6 +38,12 @@ def _apart(name: str) -> str:
     return f"'{name}'" if "," in name and name[0] not in "'\"[" else name
 
 
+def enumerated(items: Sequence[object], conjunction: str = "and") -> str:
+    """Return all items, of which there must be one or more: ``"a, b and c"``."""
+    *others, last = map(str, items)
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
+
+
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
     """Return ``"; did you mean 'x'?"`` where a known word is close to ``word``, else an empty string.
 

@@ -14,6 +14,7 @@ import torch
 
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.core.types import State
+from fedscale_ext.data.wording import listed
 from fedscale_ext.util.reading import open_plain
 
 _TORCH_FILES = (".pth", ".pt", ".bin")
@@ -97,5 +98,4 @@ def fitted(source: str, weights: State, start: State) -> Fitted:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(name[:60] for name in names[:_NAMED])}{more}"
+    return listed([name[:60] for name in names], _NAMED)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from fedscale_ext.core.errors import enumerated
 from fedscale_ext.data.wording import counted, listed, quoted
 
 MAX_PAIRS = 100_000  # of a name and a label, in a csv; each is a Python object
@@ -98,7 +99,7 @@ def _sentence(name: str, of_files: Sequence[tuple[str, dict[int, tuple[int, int]
         values.append(f"{listed(expected, _SHOWN)} in dataset.json")
     mixed = [csv for csv, seen in of_files if len(seen) > 1]
     check = f"check {mixed[0]}" if len(mixed) == 1 else "check both files" if len(values) == 2 else "check these files"
-    return f"label_name {quoted([name])} has label_id {', '.join(values[:-1])} and {values[-1]}: {check}"
+    return f"label_name {quoted([name])} has label_id {enumerated(values)}: {check}"
 
 
 def _values(csv: str, seen: dict[int, tuple[int, int]]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.config.keys import RESAMPLED
+from fedscale_ext.core.errors import enumerated
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.divergence import has_diverged
 from fedscale_ext.report.compare.affordable import SETTINGS, strongest_ratio, weakest
@@ -211,11 +212,11 @@ def _listed_data(data: Mapping[str, LoadedJob]) -> str:
         "classes": [job.num_classes for job in data.values()],
     }
     different = {what: each for what, each in counts.items() if len(set(each)) > 1}
-    listed = []
+    described = []
     for index, name in enumerate(data):
         known = [f"{each[index]:,} {what}" for what, each in different.items() if each[index] is not None]
-        listed.append(f"{name} ({', '.join(known)})" if known else name)
-    return f"{', '.join(listed[:-1])} and {listed[-1]}"
+        described.append(f"{name} ({', '.join(known)})" if known else name)
+    return enumerated(described)
 
 
 def _disqualified_words(arms: Sequence[Arm]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedscale_ext.core.errors import one_line
+from fedscale_ext.core.errors import enumerated, one_line
 from fedscale_ext.data.layout.class_names import class_names
 from fedscale_ext.report.job.own_tables import text_tables
 from fedscale_ext.util.atomic_files import write_atomic
@@ -59,9 +59,7 @@ def _public_words(samples: int | None, unused_by: Sequence[str]) -> str:
     earlier version ran it."""
     if samples is None:
         return ""
-    *others, last = unused_by or [""]
-    names = f"{', '.join(others)} and {last} do" if others else f"{last} does"
-    unused = f", which {names} not use" if unused_by else ""
+    unused = f", which {enumerated(unused_by)} {'do' if len(unused_by) > 1 else 'does'} not use" if unused_by else ""
     if samples:
         return f", {samples:,} training samples set aside as public data{unused}"
     return unused and f", public_dir{unused}"

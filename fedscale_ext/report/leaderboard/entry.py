@@ -18,7 +18,7 @@ import yaml
 from fedscale_ext.config.job_config import decisive, make_config
 from fedscale_ext.config.recorded import recorded_keys
 from fedscale_ext.core.data_names import data_set_name
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, enumerated
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.report.compare.arm_labels import differences
 from fedscale_ext.report.job.loading import LoadedJob
@@ -63,15 +63,17 @@ def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str 
     problems = []
     seeds = sorted(job.seed for job in jobs)
     if missing := [seed for seed in SEEDS if seed not in seeds]:
-        problems.append(f"seeds {_words(missing)} are missing" if len(missing) > 1 else f"seed {missing[0]} is missing")
+        problems.append(
+            f"seeds {enumerated(missing)} are missing" if len(missing) > 1 else f"seed {missing[0]} is missing"
+        )
     if other := [seed for seed in dict.fromkeys(seeds) if seed not in SEEDS or seeds.count(seed) > 1]:
-        problems.append(f"seeds {_words(other)} must not count: it takes each of 0 to 4 once")
+        problems.append(f"seeds {enumerated(other)} must not count: it takes each of 0 to 4 once")
     if differ := [*differences(jobs), *differing_files(*(job.named_files for job in jobs))]:
         more = f" and {len(differ) - _MOST_NAMED} more" if len(differ) > _MOST_NAMED else ""
-        problems.append(f"the jobs differ in {_words(differ[:_MOST_NAMED])}{more}, not only in their seed")
+        problems.append(f"the jobs differ in {enumerated(differ[:_MOST_NAMED])}{more}, not only in their seed")
     early = [job.name for job in jobs if not job.finished or job.summary["rounds"] < job.rounds_asked]
     if early:
-        problems.append(f"{_words(early)} did not finish all rounds")
+        problems.append(f"{enumerated(early)} did not finish all rounds")
     if not all(job.summary["accuracy"] and job.summary["accuracy"]["tested"] for job in jobs):
         problems.append("clients were not tested in all jobs")
     problems += _lacks_of_data(jobs[0])
@@ -87,7 +89,7 @@ def _lacks_of_data(job: LoadedJob) -> list[str]:
         return ["the data are generated, not real"]
     data = board_data(job)
     if data is None:
-        return [f"the leaderboard has no data set {job.header['config']['data_set']}, only {_words(list(CLIENTS))}"]
+        return [f"the leaderboard has no data set {job.header['config']['data_set']}, only {enumerated(list(CLIENTS))}"]
     if not of_its_size(job):
         clients = int(job.header["num_clients"])
         return [f"the data are not FedScale's: {clients:,} clients, where its {data} has {CLIENTS[data]:,}"]
@@ -236,8 +238,3 @@ def _markdown(content: Mapping[str, Any]) -> str:
         f"# {content['method']} on {content['dataset']}\n\n| | |\n|---|---|\n{table}\n\nBy seed: {each}.\n\n"
         f"```bash\n{content['command']}\n```\n\n```yaml\n{content['configuration']}```\n"
     )
-
-
-def _words(values: Sequence[Any]) -> str:
-    *most, last = map(str, values)
-    return f"{', '.join(most)} and {last}" if most else last

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from fedscale_ext.core.errors import UserError
+from fedscale_ext.core.errors import UserError, enumerated
 from fedscale_ext.report.compare.arms import Arm
 from fedscale_ext.report.compare.comparison_table import comma_separated, table_rows
 from fedscale_ext.report.compare.grouping import arms_of
@@ -119,9 +119,8 @@ def _job_plots(job: LoadedJob, folder: Path, name: str) -> list[Plot]:
 
 def _title(arms: Sequence[Arm]) -> str:
     data = " and ".join(dict.fromkeys(arm.data for arm in arms))
-    names = list(dict.fromkeys(arm.jobs[0].header["method"] for arm in arms))
-    methods = ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else names[0]
-    return f"{methods} on {data}"
+    methods = list(dict.fromkeys(arm.jobs[0].header["method"] for arm in arms))
+    return f"{enumerated(methods)} on {data}"
 
 
 def _with_distinct_names(jobs: Sequence[LoadedJob]) -> list[LoadedJob]:
