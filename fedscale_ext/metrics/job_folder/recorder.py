@@ -53,9 +53,8 @@ class Recorder:
     ``internals`` tells whether internals.jsonl is written. ``capacity`` [clients] are the devices' capacities, for
     figures of device groups.
 
-    A new job calls ``return_to({})``, a resumed one ``return_to(marks)`` with the marks of :meth:`reached` at the
-    checkpoint. Without either, rounds are appended to what the folder holds. A round that it already holds is a
-    ValueError.
+    Before the first round, a new job calls ``return_to({})``, and a resumed one ``return_to(marks)`` with the marks of
+    :meth:`reached` at the checkpoint. In an empty folder, a recorder needs neither.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Recorder:
         self._capacity = capacity
         self._internals = internals
         self._files: dict[str, GrowingFile] = {}
-        self._known = False  # whether the two below tell what the folder holds
         self.last_round = 0
         self.spent = Spent()
         self._chain: str | None = START  # of the last round; None where an earlier release wrote it without one
@@ -77,8 +75,6 @@ class Recorder:
 
         Digests of the record, where it has some, are completed and chained to those of the round before.
         """
-        if not self._known:
-            self._go_on_from(read_records(self.log_dir / METRICS))
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call return_to first")
         evaluation_json, stored = (
@@ -129,7 +125,9 @@ class Recorder:
         records = _records_with_evaluations(self.log_dir)
         drop_evaluations(self.log_dir, records[-1].round if records else 0)
         self._files = {name: GrowingFile(self.log_dir / name) for name in marks}
-        self._go_on_from(records)
+        self.last_round = records[-1].round if records else 0
+        self.spent = spent(records)
+        self._chain = records[-1].digests.get("chain") if records else START
         if writer is not None:
             total = Spent()
             for record in records:
@@ -142,12 +140,6 @@ class Recorder:
         for file in self._files.values():
             file.close()
         self._files.clear()
-
-    def _go_on_from(self, records: list[RoundRecord]) -> None:
-        self._known = True
-        self.last_round = records[-1].round if records else 0
-        self.spent = spent(records)
-        self._chain = records[-1].digests.get("chain") if records else START
 
     def _append(self, name: str, data: Mapping[str, Any]) -> None:
         text = line(data)  # first, so that a value that cannot be written leaves nothing

@@ -130,10 +130,11 @@ def test_a_half_line_is_cut_before_appending(tmp_path: Path):
 
 
 def test_two_jobs_never_mix_silently(tmp_path: Path):
+    job = recorder(tmp_path)
     for number in (1, 2):
-        recorder(tmp_path).round(record(number))
+        job.round(record(number))
     with pytest.raises(ValueError, match="round 1 after round 2"):
-        recorder(tmp_path).round(record(1))
+        job.round(record(1))
     assert recorder(tmp_path).return_to({}) == []
     assert not (tmp_path / "metrics.jsonl").exists()
 
@@ -145,7 +146,7 @@ def test_a_damaged_line_is_named(tmp_path: Path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("nonsense\n" + path.read_text())
     with pytest.raises(UserError, match="line 1 of"):
-        recorder(tmp_path).round(record(3))
+        read_records(path)
     anew = recorder(tmp_path)
     assert anew.return_to({}) == []
     anew.round(record(1))
