@@ -5,6 +5,7 @@ FjORD use the leading channels, FedRolex a rolling window. They differ in nothin
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import torch
@@ -51,14 +52,9 @@ def rate_of(spec: ModelSpec, parameters: float) -> float:
     models.check_resizable(spec)
     widths = [width for group, width in models.group_widths(spec).items() if group not in FIXED]
     rates = sorted({channels / width for width in widths for channels in range(1, width + 1)})
-    low, high = 0, len(rates) - 1  # parameters grow with the rate
-    while low < high:
-        middle = (low + high) // 2
-        if _parameters(spec, rates[middle]) < parameters:
-            low = middle + 1
-        else:
-            high = middle
-    near = rates[max(0, low - 1) : low + 1]
+    # parameters grow with the rate
+    first = bisect_left(rates, parameters, hi=len(rates) - 1, key=lambda rate: _parameters(spec, rate))
+    near = rates[max(0, first - 1) : first + 1]
     return min(near, key=lambda rate: abs(_parameters(spec, rate) - parameters))
 
 

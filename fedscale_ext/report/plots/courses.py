@@ -1,11 +1,11 @@
 """The course of accuracy over rounds, time or MACs: its axes, and its mean over seeds."""
 
 from collections.abc import Sequence
+from itertools import accumulate, islice
 
 import numpy as np
 
 from fedscale_ext.core.types import RoundRecord
-from fedscale_ext.metrics.cost import Spent
 
 Curve = Sequence[tuple[float, float]]
 """Points (x, accuracy) of a job by rising x."""
@@ -20,11 +20,8 @@ def time_unit(duration_s: float) -> tuple[str, float]:
 
 def macs_by_round(records: Sequence[RoundRecord]) -> dict[int, float]:
     """Return the MACs of training of all rounds up to each one, by the round's number."""
-    total, macs = Spent(), {}
-    for record in records:
-        total = total.plus(record)
-        macs[record.round] = total.training_macs
-    return macs
+    sums = accumulate((record.training_macs for record in records), initial=0.0)
+    return dict(zip([record.round for record in records], islice(sums, 1, None), strict=True))
 
 
 def mean_course(lines: Sequence[Curve], *, ended: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
