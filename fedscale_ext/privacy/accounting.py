@@ -7,6 +7,7 @@ same in both. Nothing but its change can tell the two apart.
 
 import logging
 import math
+from bisect import bisect_right
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +18,7 @@ NEEDS_ACCOUNTING = (
     "differential privacy needs the package dp-accounting: install it with pip install 'fedscale_ext[privacy]', "
     "in a checkout with pip install -c constraints.txt -e '.[privacy]'"
 )
-_MAX_RELEASES = 1 << 20  # upper bound of the search for affordable releases
+_RELEASES = range(1, 1 << 21)  # numbers of releases among which the largest affordable one is searched
 
 
 class Accountant:
@@ -68,10 +69,4 @@ class Accountant:
 
     def affordable(self, epsilon: float) -> int:
         """Return the largest number of releases whose epsilon is not above ``epsilon``."""
-        enough, too_many = 0, 1
-        while too_many <= _MAX_RELEASES and self.epsilon(too_many) <= epsilon:
-            enough, too_many = too_many, 2 * too_many
-        while too_many - enough > 1:
-            middle = (enough + too_many) // 2
-            enough, too_many = (middle, too_many) if self.epsilon(middle) <= epsilon else (enough, middle)
-        return enough
+        return bisect_right(_RELEASES, epsilon, key=self.epsilon)
