@@ -111,9 +111,8 @@ class FedorASAggregator(MultiModelAggregator):
         for tier, bracket in enumerate(self.brackets):
             check_reachable(self.training.costs[tier], bracket, stream(self.seed, "reachable", tier))
         self.plan = Plan(p.supernet_rounds, p.finetune_rounds, p.twin_rounds, number)
-        settings = p.searches(number)
         central = p.evaluation == "central"
-        self.searches = TierSearches(self.training.costs, self.brackets, settings, self.seed, shared=central)
+        self.searches = TierSearches(self.training.costs, self.brackets, p, self.seed, shared=central)
         keys = JobKeys(self.args.learning_rate, self.config.job.augment, self.on_text())
         self.tuning = FineTuning(self.pool, p, self.seed, keys)
         self.path_scorer = PathScorer(self, self.training)
@@ -200,7 +199,7 @@ class FedorASAggregator(MultiModelAggregator):
         front = search.front()
         best = f", best {front[-1].score:.4g} at {front[-1].macs / 1e6:.4g} MMACs" if front else ""
         what = f"search of tier {tier + 1} of {len(self.brackets)}: {len(search.judged)} of " \
-               f"{search.settings.evaluations} paths judged{best}"  # fmt: skip
+               f"{search.evaluations} paths judged{best}"  # fmt: skip
         self.emit({"event": "progress", "round": self.round, "what": what})
 
     def collect(self, round: int, update: Update, state: State) -> None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.fedoras.search import SearchSettings
 from fedscale_ext.util.ranges import (
     Count,
     CountOrZero,
@@ -162,16 +161,10 @@ class FedorASParams:
                 "fedoras.compare_rankings compares a federated search with a central one: set fedoras.evaluation to "
                 "federated, or remove it"
             )
-        self.searches(1 if isinstance(self.evaluations, int) else len(self.evaluations))
 
-    def searches(self, tiers: int) -> list[SearchSettings]:
-        """The settings of each tier's search; UserError where there are evaluations for another number of tiers."""
+    def evaluations_by_tier(self, tiers: int) -> tuple[int, ...]:
+        """Return the number of paths that are judged for each tier; UserError where it is that of other tiers."""
         each = (self.evaluations,) * tiers if isinstance(self.evaluations, int) else self.evaluations
         if len(each) != tiers:
             raise UserError(f"fedoras.evaluations has {len(each)} numbers; there are {tiers} tiers")
-        return [
-            SearchSettings(
-                search=self.search, evaluations=number, population=self.population, parents=self.parents,
-                mutation=self.mutation, objectives=self.objectives, target=self.target,
-            ) for number in each
-        ]  # fmt: skip
+        return each

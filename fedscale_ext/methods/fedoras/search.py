@@ -2,7 +2,7 @@
 
 A search asks for the scores of paths. The caller decides who judges them, and on which data:
 
-    search = PathSearch(tables, bracket, settings, seed, "search", tier)
+    search = PathSearch(tables, bracket, params, evaluations, seed, "search", tier)
     while paths := search.ask():
         search.tell(judge(paths))
     path, macs, score = search.best()
@@ -16,9 +16,8 @@ instead of asking again.
 """
 
 from collections.abc import Generator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import Key, stream
 from fedscale_ext.methods.fedoras.bracket_sampling import Genes, check_reachable, new_paths
 from fedscale_ext.methods.fedoras.brackets import Bracket
+from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
 from fedscale_ext.models.supernet.family import Tables
-from fedscale_ext.util.ranges import Count, Fraction, Range, check_ranges
 
 Path = tuple[str, ...]
 
@@ -53,28 +52,6 @@ def pareto(macs: np.ndarray, scores: np.ndarray) -> list[int]:
     return front
 
 
-@dataclass(frozen=True)
-class SearchSettings:
-    """Settings of a tier's search. Defaults are those of CIFAR-10.
-
-    ``search``: nsga2, or random paths. ``evaluations``: number of paths that are judged. ``population``: random paths
-    with which NSGA-II begins; ``parents``: how many of them it keeps, and how many children these have; ``mutation``:
-    probability that an operator of a child is drawn anew. ``objectives`` 2: score and MACs; 1: only the score (the
-    public code). ``target``: a score that ends the search early.
-    """
-
-    search: Literal["nsga2", "random"] = "nsga2"
-    evaluations: Count = 1000
-    population: Annotated[int, Range(2)] = 128
-    parents: Annotated[int, Range(2)] = 64
-    mutation: Fraction = 0.1
-    objectives: Literal[1, 2] = 2
-    target: float | None = None
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "fedoras")
-
-
 class JudgedPath(NamedTuple):
     """A judged path: its MACs per sample and its score, NaN where that is not a number."""
 
@@ -86,24 +63,25 @@ class JudgedPath(NamedTuple):
 class PathSearch:
     """The search for one tier. UserError where its bracket holds no path.
 
-    ``key``: of the streams of random numbers. ``scores``: what is known of paths and is not asked for; new scores are
-    added to it, so that several searches may share it.
+    ``evaluations``: number of paths that are judged. ``key``: of the streams of random numbers. ``scores``: what is
+    known of paths and is not asked for; new scores are added to it, so that several searches may share it.
     """
 
     def __init__(
         self,
         tables: Tables,
         bracket: Bracket,
-        settings: SearchSettings,
+        params: FedorASParams,
+        evaluations: int,
         *key: Key,
         scores: MutableMapping[Path, float] | None = None,
     ) -> None:
-        self.tables, self.bracket, self.settings = tables, bracket, settings
+        self.tables, self.bracket, self.evaluations, self._params = tables, bracket, evaluations, params
         self.judged: dict[Path, JudgedPath] = {}
         self.generation = 0  # of the paths that were asked for last
         self._key, self._scores = key, {} if scores is None else scores
         check_reachable(tables, bracket, stream(*key, "reachable"))
-        self._batches = self._random() if settings.search == "random" else self._nsga2()
+        self._batches = self._random() if params.search == "random" else self._nsga2()
         self._batch: list[Genes] = []
         self._ended = False
         self._advance(None)
@@ -190,10 +168,8 @@ class PathSearch:
         macs = path_macs(self.tables, np.array(self._batch))
         judged = [JudgedPath(path, float(one), self._scores[path]) for path, one in zip(paths, macs, strict=True)]
         self.judged.update(zip(paths, judged, strict=True))
-        target = self.settings.target
-        if len(self.judged) >= self.settings.evaluations or (
-            target is not None and any(one.score >= target for one in judged)
-        ):
+        target = self._params.target
+        if len(self.judged) >= self.evaluations or (target is not None and any(one.score >= target for one in judged)):
             self._ended = True
         else:
             self._advance([one.score for one in judged])
@@ -204,26 +180,26 @@ class PathSearch:
         except StopIteration:
             self._ended = True
             return
-        self._batch = batch[: self.settings.evaluations - len(self.judged)]
+        self._batch = batch[: self.evaluations - len(self.judged)]
         self.generation += 1
 
     def _random(self) -> Generator[list[Genes], Sequence[float], None]:
         rng, seen = stream(*self._key, "random"), set[Genes]()
-        while batch := new_paths(self.tables, self.bracket, self.settings.parents, rng, seen):
+        while batch := new_paths(self.tables, self.bracket, self._params.parents, rng, seen):
             seen.update(batch)
             yield batch
 
     def _nsga2(self) -> Generator[list[Genes], Sequence[float], None]:
         from fedscale_ext.methods.fedoras.nsga2 import generations  # pymoo, which other methods need not load
 
-        rng, settings = stream(*self._key, "random"), self.settings
+        rng, params = stream(*self._key, "random"), self._params
         return generations(
             self.tables,
             self.bracket,
-            new_paths(self.tables, self.bracket, settings.population, rng),
+            new_paths(self.tables, self.bracket, params.population, rng),
             lambda number, seen: new_paths(self.tables, self.bracket, number, rng, seen),
-            survivors=settings.parents,
-            mutation=settings.mutation,
-            objectives=settings.objectives,
+            survivors=params.parents,
+            mutation=params.mutation,
+            objectives=params.objectives,
             seed=int(stream(*self._key, "nsga2").integers(2**63)),
         )

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.methods.fedoras.brackets import Bracket
-from fedscale_ext.methods.fedoras.search import Path, PathSearch, SearchSettings
+from fedscale_ext.methods.fedoras.params import FedorASParams
+from fedscale_ext.methods.fedoras.search import Path, PathSearch
 from fedscale_ext.models.supernet.family import Tables
 
 ScorePaths = Callable[[int, int, list[Path]], Sequence[float] | np.ndarray]  # of a tier, a generation and its paths
@@ -25,10 +26,10 @@ class TierSearches:
     """
 
     def __init__(
-        self, costs: Sequence[Tables], brackets: Sequence[Bracket], settings: Sequence[SearchSettings], seed: int,
-        *, shared: bool,
-    ) -> None:  # fmt: skip
-        self._costs, self._brackets, self._settings, self._seed = costs, brackets, settings, seed
+        self, costs: Sequence[Tables], brackets: Sequence[Bracket], params: FedorASParams, seed: int, *, shared: bool
+    ) -> None:
+        self._costs, self._brackets, self._params, self._seed = costs, brackets, params, seed
+        self._evaluations = params.evaluations_by_tier(len(brackets))
         self._scores: dict[Path, float] | None = {} if shared else None
         self._present: dict[str, Any] | None = None
         self.results: list[dict[str, Any]] = []
@@ -51,8 +52,8 @@ class TierSearches:
         """
         for tier in range(len(self.results), len(self._costs)):
             search = PathSearch(
-                self._costs[tier], self._brackets[tier], self._settings[tier], self._seed, "search", tier,
-                scores=self._scores,
+                self._costs[tier], self._brackets[tier], self._params, self._evaluations[tier], self._seed, "search",
+                tier, scores=self._scores,
             )  # fmt: skip
             if self._present is not None:
                 search.load_state(self._present)

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.brackets import Bracket, upper_only
+from fedscale_ext.methods.fedoras.params import FedorASParams
 from fedscale_ext.methods.fedoras.path_sampling import path_macs
-from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, SearchSettings, pareto
+from fedscale_ext.methods.fedoras.search import JudgedPath, Path, PathSearch, pareto
 from fedscale_ext.methods.fedoras.tier_searches import TierSearches
 from fedscale_ext.models.supernet.family import Tables
 
 from .spaces import best_inside, drawn_table, every_path, judge, run, table
 
-SMALL: dict[str, Any] = {"evaluations": 240, "population": 32, "parents": 16}
+SMALL: dict[str, Any] = {"population": 32, "parents": 16}
 
 
 def middle(tables: Tables, low: float = 0.3, high: float = 0.6) -> Bracket:
@@ -47,7 +48,7 @@ def test_the_best_path_of_the_bracket_is_found(how: Any, objectives: Any, least:
     bracket = middle(tables)
     for seed in range(1, 7):
         scores = judge(tables, seed)
-        search = PathSearch(tables, bracket, SearchSettings(search=how, objectives=objectives, **SMALL), seed)
+        search = PathSearch(tables, bracket, FedorASParams(search=how, objectives=objectives, **SMALL), 240, seed)
         best, generations = tried(search, scores)
         paths = [path for generation in generations for path in generation]
         assert len(paths) == len(set(paths)) == 240
@@ -62,7 +63,7 @@ def test_the_second_objective_spreads_over_macs() -> None:
     scores, bracket = judge(tables), Bracket(1000.0, 6000.0)
     spread = {}
     for objectives in (1, 2):
-        search = PathSearch(tables, bracket, SearchSettings(objectives=objectives, **SMALL), 1)  # type: ignore[arg-type]
+        search = PathSearch(tables, bracket, FedorASParams(objectives=objectives, **SMALL), 240, 1)  # type: ignore[arg-type]
         _, generations = tried(search, scores)
         spread[objectives] = np.quantile(all_macs(tables, [p for batch in generations[-6:] for p in batch]), 0.1)
     assert spread[2] < 0.7 * spread[1]
@@ -72,7 +73,7 @@ def test_evolution_finds_better_paths_than_chance() -> None:
     tables = drawn_table(12, 9)
     scores, bracket = judge(tables), Bracket(1000.0, 4000.0)
     best = {
-        how: run(PathSearch(tables, bracket, SearchSettings(search=how, **SMALL), 1), scores).score  # type: ignore[arg-type]
+        how: run(PathSearch(tables, bracket, FedorASParams(search=how, **SMALL), 240, 1), scores).score  # type: ignore[arg-type]
         for how in ("nsga2", "random")
     }
     assert best["nsga2"] > best["random"] + 0.5
@@ -82,7 +83,7 @@ def test_the_upper_edge_alone() -> None:
     tables = drawn_table(4, 7)
     (bracket,) = upper_only([middle(tables)])
     scores = judge(tables)
-    search = PathSearch(tables, bracket, SearchSettings(**SMALL), 1)
+    search = PathSearch(tables, bracket, FedorASParams(**SMALL), 240, 1)
     best, generations = tried(search, lambda paths: [-score for score in scores(paths)])  # the cheap ones are best
     assert best.macs < middle(tables).low
     assert all_macs(tables, [path for batch in generations for path in batch]).max() <= bracket.high
@@ -93,9 +94,7 @@ def test_paths_of_eleven_operators_are_kept_apart(how: Any) -> None:
     """Operators 10, 1, 0 and 1, 0, 10 are one text, "1010", and two paths."""
     tables = table([list(range(1, 12))] * 3)
     one, other = tables.path([10, 1, 0]), tables.path([1, 0, 10])
-    search = PathSearch(
-        tables, Bracket(0.0, 1e3), SearchSettings(search=how, evaluations=1331, population=64, parents=64), 1
-    )
+    search = PathSearch(tables, Bracket(0.0, 1e3), FedorASParams(search=how, population=64, parents=64), 1331, 1)
     _, generations = tried(search, lambda paths: [{one: 7.0, other: 9.0}.get(path, 1.0) for path in paths])
     assert sum(map(len, generations)) == 11**3  # as texts there are fewer
     assert len({"".join(map(str, path)) for path in every_path(tables)}) < 11**3
@@ -107,7 +106,7 @@ def test_paths_of_eleven_operators_are_kept_apart(how: Any) -> None:
 def test_a_bracket_is_searched_to_its_end(how: Any) -> None:
     tables = drawn_table(3, 4)
     bracket, scores = middle(tables, 0.2, 0.8), judge(tables)
-    search = PathSearch(tables, bracket, SearchSettings(search=how, evaluations=1000, population=8, parents=4), 1)
+    search = PathSearch(tables, bracket, FedorASParams(search=how, population=8, parents=4), 1000, 1)
     best, generations = tried(search, scores)
     inside = bracket.inside(path_macs(tables, every_path(tables))).sum()
     assert sum(map(len, generations)) == inside
@@ -120,7 +119,7 @@ def test_unsupported_operators_are_never_asked_for() -> None:
     for row, column in zip(macs, (0, 1, 2, 3, 0), strict=True):
         row[column] = np.inf
     tables = table(macs)
-    search = PathSearch(tables, Bracket(0.0, 1e4), SearchSettings(**SMALL), 1)
+    search = PathSearch(tables, Bracket(0.0, 1e4), FedorASParams(**SMALL), 240, 1)
     _, generations = tried(search, judge(tables))
     assert np.isfinite(all_macs(tables, [path for batch in generations for path in batch])).all()
 
@@ -132,11 +131,11 @@ def test_searches_that_share_scores_judge_no_path_twice_after_a_restart() -> Non
     tables = drawn_table(3, 4)
     top = float(path_macs(tables, every_path(tables)).max())
     brackets = [Bracket(0.0, top * share) for share in (0.6, 0.8, 1.0)]
-    settings = [SearchSettings(evaluations=30, population=8, parents=4)] * 3
+    params = FedorASParams(evaluations=30, population=8, parents=4)
     scores, asked = judge(tables), list[Path]()
 
     def searches() -> TierSearches:
-        return TierSearches([tables] * 3, brackets, settings, 1, shared=True)
+        return TierSearches([tables] * 3, brackets, params, 1, shared=True)
 
     def judged(tier: int, generation: int, paths: list[Path]) -> list[float]:
         asked.extend(paths)
@@ -172,10 +171,10 @@ def noisy(search: PathSearch, tables: Tables) -> Any:
     return noisy_scores
 
 
-def searched(how: Any = "nsga2", seed: int = 1, **settings: Any) -> PathSearch:
+def searched(how: Any = "nsga2", seed: int = 1, evaluations: int = 240, **params: Any) -> PathSearch:
     tables = drawn_table(6, 7)
     return PathSearch(
-        tables, Bracket(1000.0, 2500.0), SearchSettings(search=how, **SMALL | settings), seed, "search", 0
+        tables, Bracket(1000.0, 2500.0), FedorASParams(search=how, **SMALL | params), evaluations, seed, "search", 0
     )
 
 
@@ -232,13 +231,13 @@ def test_a_search_can_be_prolonged() -> None:
 def test_known_scores_are_not_asked_for() -> None:
     tables, known = drawn_table(4, 7), dict[Path, float]()
     scores = judge(tables)
-    first = PathSearch(tables, middle(tables), SearchSettings(**SMALL), 1, scores=known)
+    first = PathSearch(tables, middle(tables), FedorASParams(**SMALL), 240, 1, scores=known)
     tried(first, scores)
     assert len(known) == 240
-    again = PathSearch(tables, middle(tables), SearchSettings(**SMALL), 1, scores=known)
+    again = PathSearch(tables, middle(tables), FedorASParams(**SMALL), 240, 1, scores=known)
     assert again.ask() == []
     assert outcome(again) == outcome(first)
-    other = PathSearch(tables, middle(tables, 0.4, 0.7), SearchSettings(**SMALL), 2, scores=known)
+    other = PathSearch(tables, middle(tables, 0.4, 0.7), FedorASParams(**SMALL), 240, 2, scores=known)
     _, generations = tried(other, scores)
     assert not {path for batch in generations for path in batch} & set(first.judged)
     assert len(other.judged) == 240 > sum(map(len, generations))
@@ -299,23 +298,23 @@ def test_of_equal_scores_the_cheapest_is_best() -> None:
 )
 def test_settings_out_of_range(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        SearchSettings(**settings)
+        FedorASParams(**settings)
 
 
 def test_a_bracket_below_the_cheapest_path() -> None:
     with pytest.raises(UserError, match=r"no path can be searched for that takes .*: the cheapest path takes"):
-        PathSearch(drawn_table(3, 4), Bracket(1.0, 9.0), SearchSettings(), 1)
+        PathSearch(drawn_table(3, 4), Bracket(1.0, 9.0), FedorASParams(), 1000, 1)
 
 
 def test_pymoo_is_loaded_by_nsga2_alone() -> None:
     code = """
 import sys
 from tests.methods.fedoras.spaces import drawn_table, judge, run
-from fedscale_ext.methods.fedoras import brackets, federated_evaluation, search, validation
+from fedscale_ext.methods.fedoras import brackets, federated_evaluation, params, search, validation
 tables = drawn_table(4, 4)
 for how in ("random", "nsga2"):
-    settings = search.SearchSettings(search=how, evaluations=9)
-    run(search.PathSearch(tables, brackets.Bracket(0.0, 1e6), settings, 1), judge(tables))
+    searched = params.FedorASParams(search=how)
+    run(search.PathSearch(tables, brackets.Bracket(0.0, 1e6), searched, 9, 1), judge(tables))
     print(how, [name for name in ("pymoo", "scipy.stats", "matplotlib") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
