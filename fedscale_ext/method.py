@@ -3,7 +3,7 @@
 A method is a subclass of :class:`MultiModelAggregator`. Its hooks say what each client trains, how updates become new
 models, and which model each client is served. Its hyperparameters are a frozen dataclass, ``Params``, whose fields may
 have ranges (:class:`Range`, :data:`Positive`, ...). A method whose clients do more than local training adds a subclass
-of :class:`MultiModelClient`, and one of :class:`MultiModelExecutor` that names it as its ``client``.
+of :class:`MultiModelClient`, and names it as its ``Client``.
 """
 
 from fedscale_ext import compat

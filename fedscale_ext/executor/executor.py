@@ -62,17 +62,14 @@ class MultiModelExecutor(NoPickle, Executor):
     instead builds each spec on first use and sets the attributes that inherited methods read.
     """
 
-    #: The class of clients; a method whose clients differ names another one.
-    client: ClassVar[type[MultiModelClient]] = MultiModelClient
-
     #: Kinds of work that a method has in addition to the common ones (``tasks/kinds.py``).
     kinds: ClassVar[tuple[Kind, ...]] = ()
 
     def __init__(self, config: JobConfig):
         executor_logging.initiate_client_setting()
         self.config = config
-        # before the data are read, which may take long
-        self.code = code_digest(methods.method_class(config.job.method))
+        self.method: Any = methods.method_class(config.job.method)
+        self.code = code_digest(self.method)  # before the data are read, which may take long
         self.args = args = config.fedscale
         self.this_rank = args.this_rank
         self.executor_id = str(args.this_rank)
@@ -115,6 +112,7 @@ class MultiModelExecutor(NoPickle, Executor):
         """
         executor = cls.__new__(cls)
         executor.config, executor.args = config, config.fedscale
+        executor.method = methods.method_class(config.job.method)
         executor.device = device_of(config.fedscale)
         executor.watch = Stopwatch()
         executor.bench = Workbench(executor.device)
@@ -217,8 +215,8 @@ class MultiModelExecutor(NoPickle, Executor):
 
     @overrides
     def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create the object that runs a client's steps: one of :attr:`client`."""
-        return self.client(conf, self.bench)
+        """Create the object that runs a client's steps: the method's ``Client``."""
+        return self.method.Client(conf, self.bench)
 
     def _client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
         """A client's configuration: the job's keys, then the item's overrides. Tensors are added by the worker."""

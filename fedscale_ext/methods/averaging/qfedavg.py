@@ -32,7 +32,6 @@ from fedscale_ext.method import (
     Feature,
     JobConfig,
     MultiModelClient,
-    MultiModelExecutor,
     Positive,
     Range,
     State,
@@ -103,12 +102,6 @@ class QFedAvgClient(MultiModelClient):
         return float(torch.stack(parts).sum()) / len(data)
 
 
-class QFedAvgExecutor(MultiModelExecutor):
-    """Executor whose clients first measure the loss of the model that they train."""
-
-    client = QFedAvgClient
-
-
 class QFedAvgAggregator(FedAvgAggregator):
     """FedAvg that gives more weight to clients with a higher loss (q-FedAvg).
 
@@ -118,7 +111,7 @@ class QFedAvgAggregator(FedAvgAggregator):
 
     about: ClassVar[About] = About("one model", 2020)
     Params: ClassVar[type] = QFedAvgParams
-    Executor: ClassVar[type] = QFedAvgExecutor
+    Client: ClassVar[type] = QFedAvgClient
     reduces: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.ADAM, "reads a client's update as a sum of its gradients"),

@@ -30,7 +30,6 @@ from fedscale_ext.method import (
     ClientSamples,
     Cohort,
     MultiModelClient,
-    MultiModelExecutor,
     State,
     torch_stream,
 )
@@ -113,9 +112,3 @@ class LogitsClient(PersonalModelClient):
         if not torch.isfinite(logits).all():
             raise FloatingPointError("its logits are not finite")
         return {LOGITS: logits}
-
-
-class LogitsExecutor(MultiModelExecutor):
-    """Executor whose clients report logits of public samples."""
-
-    client = LogitsClient

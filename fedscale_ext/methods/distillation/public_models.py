@@ -29,7 +29,7 @@ from fedscale_ext.method import (
     torch_stream,
 )
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
-from fedscale_ext.methods.distillation.client import LOGITS, LogitsExecutor
+from fedscale_ext.methods.distillation.client import LOGITS, LogitsClient
 from fedscale_ext.methods.distillation.fitting import Fit, LossOf, fit
 
 SERVER = "server"  # key of the server's own model, where a method has one
@@ -52,7 +52,7 @@ class PublicModelsAggregator(DeviceTypesAggregator):
     ``public``: the data; ``shared``: the tensors that all clients get; ``client_logits``: logits of the participants.
     """
 
-    Executor: ClassVar[type] = LogitsExecutor
+    Client: ClassVar[type] = LogitsClient
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.PRIVACY, "learns from the logits of each client's model"),
     )

@@ -28,7 +28,6 @@ from fedscale_ext.method import (
     ClientSamples,
     ClientTensors,
     ModelSpec,
-    MultiModelExecutor,
     NotNegative,
     Population,
     ReceivedTensors,
@@ -101,12 +100,6 @@ class FDClient(TensorExchangeClient):
         return {OUTPUTS: means, COUNTS: counts}
 
 
-class FDExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FDClient
-
-
 @dataclass(frozen=True)
 class FDParams(TensorExchangeParams):
     """Hyperparameters of federated distillation.
@@ -126,7 +119,7 @@ class FDAggregator(TensorExchangeAggregator):
 
     about: ClassVar[About] = About("exchange", 2018)
     Params: ClassVar[type] = FDParams
-    Executor: ClassVar[type] = FDExecutor
+    Client: ClassVar[type] = FDClient
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models; nobody has sent anything yet."""

@@ -40,7 +40,6 @@ from fedscale_ext.method import (
     ClientSamples,
     Count,
     ModelSpec,
-    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -124,12 +123,6 @@ def _streams(confs: Sequence[ClientConfig]) -> list[torch.Generator]:
     return [torch_stream(conf.seed, conf.round, conf.client_id, "generated") for conf in confs]
 
 
-class FedGenExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FedGenClient
-
-
 @dataclass(frozen=True)
 class FedGenParams(LGFedAvgParams):
     """Hyperparameters of FedGen.
@@ -169,7 +162,7 @@ class FedGenAggregator(LGFedAvgAggregator):
 
     about: ClassVar[About] = About("exchange", 2021)
     Params: ClassVar[type] = FedGenParams
-    Executor: ClassVar[type] = FedGenExecutor
+    Client: ClassVar[type] = FedGenClient
     by_class: ClassVar[bool] = False
 
     def init_state(self, population: Population, task: Task) -> None:

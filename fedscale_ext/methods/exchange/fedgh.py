@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext.core.streams import torch_stream
-from fedscale_ext.method import About, Count, ModelSpec, MultiModelExecutor, Positive, State, Update
+from fedscale_ext.method import About, Count, ModelSpec, Positive, State, Update
 from fedscale_ext.methods.exchange.prototypes import SendsPrototypes, labelled, prototypes_template
 from fedscale_ext.methods.exchange.server_training import trained
 from fedscale_ext.methods.exchange.shared_head import SharedHeadAggregator, SharedHeadClient
@@ -32,12 +32,6 @@ from fedscale_ext.methods.exchange.tensor_exchange import FeaturesParams
 
 class FedGHClient(SharedHeadClient, SendsPrototypes):
     """Client that begins with the global head and sends its prototypes."""
-
-
-class FedGHExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FedGHClient
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ class FedGHAggregator(SharedHeadAggregator):
 
     about: ClassVar[About] = About("exchange", 2023)
     Params: ClassVar[type] = FedGHParams
-    Executor: ClassVar[type] = FedGHExecutor
+    Client: ClassVar[type] = FedGHClient
     passes_after: ClassVar[int] = 1
 
     def template(self, spec: ModelSpec) -> State:

@@ -43,7 +43,6 @@ from fedscale_ext.method import (
     ClientConfig,
     ClientSamples,
     ClientTensors,
-    MultiModelExecutor,
     Population,
     PositiveFraction,
     State,
@@ -134,12 +133,6 @@ def _task_losses(own: Tensor, shared: Tensor, labels: Tensor) -> Tensor:
     return hard_cross_entropy(own, labels) + hard_cross_entropy(shared, labels)
 
 
-class FedKDExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FedKDClient
-
-
 @dataclass(frozen=True)
 class FedKDParams(MutualParams):
     """Hyperparameters of FedKD.
@@ -203,7 +196,7 @@ class FedKDAggregator(MutualAggregator):
 
     about: ClassVar[About] = About("exchange", 2022)
     Params: ClassVar[type] = FedKDParams
-    Executor: ClassVar[type] = FedKDExecutor
+    Client: ClassVar[type] = FedKDClient
     joined: ClassVar[str] = FEATURES
 
     def init_state(self, population: Population, task: Task) -> None:

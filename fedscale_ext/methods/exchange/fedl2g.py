@@ -38,7 +38,6 @@ from fedscale_ext.method import (
     Count,
     CountOrZero,
     ModelSpec,
-    MultiModelExecutor,
     Population,
     Positive,
     PositiveFraction,
@@ -131,12 +130,6 @@ class FedL2GClient(GuidedClient):
         return self.completed_result(result(conf, len(data), [losses.cpu()]), model, data, conf)
 
 
-class FedL2GExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FedL2GClient
-
-
 @dataclass(frozen=True)
 class FedL2GParams(FeaturesParams):
     """Hyperparameters of FedL2G.
@@ -164,7 +157,7 @@ class FedL2GAggregator(SharedFeaturesAggregator):
 
     about: ClassVar[About] = About("exchange", 2024)
     Params: ClassVar[type] = FedL2GParams
-    Executor: ClassVar[type] = FedL2GExecutor
+    Client: ClassVar[type] = FedL2GClient
 
     def common_width(self, specs: Sequence[ModelSpec]) -> int:
         """The width of what is guided."""

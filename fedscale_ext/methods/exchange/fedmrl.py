@@ -36,7 +36,6 @@ from fedscale_ext.method import (
     CountOrZero,
     EvaluationPlan,
     ModelSpec,
-    MultiModelExecutor,
     NotNegative,
 )
 from fedscale_ext.methods.distillation.losses import hard_cross_entropy
@@ -55,12 +54,6 @@ class FedMRLClient(MutualClient):
     def pair_losses(self, own: Tensor, shared: Tensor, labels: Tensor) -> Tensor:
         """The weighted sum of both heads' cross-entropy of each sample, [...]."""
         return hard_cross_entropy(own, labels) + self._weight * hard_cross_entropy(shared, labels)
-
-
-class FedMRLExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FedMRLClient
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class FedMRLAggregator(MutualAggregator):
 
     about: ClassVar[About] = About("exchange", 2024)
     Params: ClassVar[type] = FedMRLParams
-    Executor: ClassVar[type] = FedMRLExecutor
+    Client: ClassVar[type] = FedMRLClient
     joined: ClassVar[str] = FUSED
 
     def initial_spec(self) -> ModelSpec:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedscale_ext.method import About, Bench, ClientConfig, Fraction, MultiModelExecutor
+from fedscale_ext.method import About, Bench, ClientConfig, Fraction
 from fedscale_ext.methods.distillation.losses import divergence, hard_cross_entropy
 from fedscale_ext.methods.exchange.mutual import MutualAggregator, MutualClient, MutualParams
 
@@ -41,12 +41,6 @@ class FMLClient(MutualClient):
 def _learns(student: Tensor, teacher: Tensor, labels: Tensor, share: float) -> Tensor:
     """Share CE + (1 - share) KL(teacher || student) of each sample, [...]."""
     return share * hard_cross_entropy(student, labels) + (1.0 - share) * divergence(student, teacher)
-
-
-class FMLExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = FMLClient
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class FMLAggregator(MutualAggregator):
 
     about: ClassVar[About] = About("exchange", 2020)
     Params: ClassVar[type] = FMLParams
-    Executor: ClassVar[type] = FMLExecutor
+    Client: ClassVar[type] = FMLClient
 
     def objective(self) -> dict[str, Any]:
         """The weights of labels."""

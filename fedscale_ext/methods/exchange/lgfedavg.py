@@ -25,7 +25,6 @@ from fedscale_ext.method import (
     ClientConfig,
     ClientSamples,
     ModelSpec,
-    MultiModelExecutor,
     State,
     Update,
     count_mean,
@@ -43,12 +42,6 @@ class LGFedAvgClient(SharedHeadClient):
         return head_of(model.state_dict(), final_layer(self.bench.spec(conf.model_key)))
 
 
-class LGFedAvgExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = LGFedAvgClient
-
-
 @dataclass(frozen=True)
 class LGFedAvgParams(FeaturesParams):
     """Hyperparameters of LG-FedAvg."""
@@ -61,7 +54,7 @@ class LGFedAvgAggregator(SharedHeadAggregator):
 
     about: ClassVar[About] = About("exchange", 2020)
     Params: ClassVar[type] = LGFedAvgParams
-    Executor: ClassVar[type] = LGFedAvgExecutor
+    Client: ClassVar[type] = LGFedAvgClient
 
     def template(self, spec: ModelSpec) -> State:
         """The head's tensors."""

@@ -11,7 +11,6 @@ from fedscale_ext.method import (
     ClientConfig,
     ClientSamples,
     ModelSpec,
-    MultiModelExecutor,
     NotNegative,
     Population,
     State,
@@ -53,12 +52,6 @@ class PrototypeClient(GuidedClient, SendsPrototypes):
         return NearestPrototype(model, self.layer, *self.vectors(len(weight), weight.detach()))
 
 
-class PrototypeExecutor(MultiModelExecutor):
-    """Executor of such clients."""
-
-    client = PrototypeClient
-
-
 @dataclass(frozen=True)
 class PrototypesParams(FeaturesParams):
     """Hyperparameters of methods whose clients learn towards prototypes.
@@ -79,7 +72,7 @@ class PrototypesAggregator(SharedFeaturesAggregator):
     ``prototypes`` [classes, F]; ``known`` tells which classes have one, bool [classes].
     """
 
-    Executor: ClassVar[type] = PrototypeExecutor
+    Client: ClassVar[type] = PrototypeClient
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the models; no class has a prototype yet."""

@@ -50,7 +50,7 @@ from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms
 from fedscale_ext.methods.submodel.capacity_levels import Level
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitExecutor
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held
@@ -65,7 +65,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
     about: ClassVar[About] = About("hypernetworks", 2024, "a model with exits")
     Params: ClassVar[type] = HypeMeFedParams
     prox_param: ClassVar[str] = "prox_mu"
-    Executor: ClassVar[type] = MultiExitExecutor
+    Client: ClassVar[type] = MultiExitClient
     reduces: ClassVar[bool] = False  # hypernetworks learn from each client's weights
     reestimates_by_default: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedscale_ext.core.client_config import ClientConfig
-from fedscale_ext.method import ClientSamples, MultiModelClient, MultiModelExecutor, State
+from fedscale_ext.method import ClientSamples, MultiModelClient, State
 from fedscale_ext.training.resident import Cohort
 
 
@@ -119,9 +119,3 @@ class PersonalModelClient(MultiModelClient):
 def copied(state: State) -> State:
     """Copies of a state's tensors in memory of their own."""
     return {name: tensor.detach().clone() for name, tensor in state.items()}
-
-
-class PersonalModelExecutor(MultiModelExecutor):
-    """Executor whose clients train models of their own."""
-
-    client = PersonalModelClient

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 from fedscale_ext.method import ClientState, ClientTensors, EvaluationPlan, Excludes, Feature, State, WorkItem
 from fedscale_ext.methods.device_types import DeviceTypesAggregator
-from fedscale_ext.methods.personal.personal_models import PersonalModelExecutor, bytes_of, floating_tensors
+from fedscale_ext.methods.personal.personal_models import PersonalModelClient, bytes_of, floating_tensors
 
 
 class PersonalModelsAggregator(DeviceTypesAggregator):
     """Base of methods whose clients keep their models from round to round, each of its type's architecture."""
 
-    Executor: ClassVar[type] = PersonalModelExecutor
+    Client: ClassVar[type] = PersonalModelClient
     exchanges_models: ClassVar[bool] = False
     needs_states: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "trains models that its clients keep"),)

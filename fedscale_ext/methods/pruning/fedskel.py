@@ -45,7 +45,6 @@ from fedscale_ext.method import (
     Feature,
     ModelSpec,
     MultiModelClient,
-    MultiModelExecutor,
     Population,
     State,
     Task,
@@ -227,18 +226,12 @@ class SkeletonClient(MultiModelClient):
         return figures
 
 
-class SkeletonExecutor(MultiModelExecutor):
-    """Executor whose clients have skeletons."""
-
-    client = SkeletonClient
-
-
 class FedSkelAggregator(PrunedTypesAggregator):
     """Clients find the filters that answer most, and train and exchange these (FedSkel)."""
 
     about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = FedSkelParams
-    Executor: ClassVar[type] = SkeletonExecutor
+    Client: ClassVar[type] = SkeletonClient
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "starts clients from networks of their own"),)
     reestimates_by_default: ClassVar[bool] = False  # networks stay whole, and each client keeps its own
 

@@ -36,7 +36,6 @@ from fedscale_ext.method import (
     Excludes,
     Feature,
     Fraction,
-    MultiModelExecutor,
     NotNegative,
     OpenFraction,
     State,
@@ -112,18 +111,12 @@ def next_widths(have: Mapping[str, int], target: Mapping[str, int], step: float)
     return {group: max(target[group], min(width - 1, round(width * (1 - step)))) for group, width in have.items()}
 
 
-class HermesExecutor(MultiModelExecutor):
-    """Executor whose clients measure the accuracy of the model that they train."""
-
-    client = HermesClient
-
-
 class HermesAggregator(PrunedTypesAggregator):
     """Each client prunes channels of one model; subnetworks are averaged where they overlap (Hermes)."""
 
     about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = HermesParams
-    Executor: ClassVar[type] = HermesExecutor
+    Client: ClassVar[type] = HermesClient
     narrowing: ClassVar[str] = "prunes it only while its validation accuracy reaches hermes.threshold"
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from their own part of the model"),

@@ -42,7 +42,6 @@ from fedscale_ext.method import (
     Feature,
     FractionBelowOne,
     ModelSpec,
-    MultiModelExecutor,
     OpenFraction,
     Population,
     State,
@@ -140,18 +139,12 @@ class LotteryClient(MaskedClient):
         return mask, masks.pack(mask)
 
 
-class LotteryExecutor(MultiModelExecutor):
-    """Executor whose clients measure the accuracy of the model that they train."""
-
-    client = LotteryClient
-
-
 class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
     """Clients prune one model to subnetworks of their own, which overlap in the server's mean (LotteryFL)."""
 
     about: ClassVar[About] = About("pruning", 2020)
     Params: ClassVar[type] = LotteryFLParams
-    Executor: ClassVar[type] = LotteryExecutor
+    Client: ClassVar[type] = LotteryClient
     reduces: ClassVar[bool] = False
     keeps_weights: ClassVar[bool] = False
     excludes: ClassVar[tuple[Excludes, ...]] = (

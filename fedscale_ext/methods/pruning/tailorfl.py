@@ -37,7 +37,6 @@ from fedscale_ext.method import (
     Feature,
     Fraction,
     MultiModelClient,
-    MultiModelExecutor,
     NotNegative,
     State,
     Update,
@@ -161,12 +160,6 @@ def _like(gates: dict[str, Tensor], parameters: dict[str, Tensor]) -> dict[str, 
     return {group: one.to(first) for group, one in gates.items()}
 
 
-class TailorExecutor(MultiModelExecutor):
-    """Executor whose clients learn gates of their channels."""
-
-    client = TailorClient
-
-
 def tuned(profiles: Tensor, share: float) -> Tensor:
     """Move importances towards those of similar clients.
 
@@ -194,7 +187,7 @@ class TailorFLAggregator(PrunedTypesAggregator):
 
     about: ClassVar[About] = About("pruning", 2022)
     Params: ClassVar[type] = TailorFLParams
-    Executor: ClassVar[type] = TailorExecutor
+    Client: ClassVar[type] = TailorClient
     narrowing: ClassVar[str] = "chooses after its first round which channels it keeps"
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from their own part of the model"),

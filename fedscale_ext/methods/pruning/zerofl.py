@@ -34,6 +34,7 @@ from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     GLOBAL,
     About,
+    Bench,
     ClientSamples,
     EvaluationPlan,
     Excludes,
@@ -41,7 +42,6 @@ from fedscale_ext.method import (
     Fraction,
     FractionBelowOne,
     MultiModelClient,
-    MultiModelExecutor,
     Population,
     State,
     Task,
@@ -200,23 +200,19 @@ class ZeroFLClient(MultiModelClient):
         return {**figures, "update_weight": model.state_dict()}
 
 
-class ZeroFLExecutor(MultiModelExecutor):
-    """Executor whose clients train sparsely in rounds, and fine-tune like FedAvg's."""
-
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that trains by SWAT's passes, or one that fine-tunes."""
-        return (ZeroFLClient if "zerofl" in conf.objective else MultiModelClient)(conf, self.bench)
-
-
 class ZeroFLAggregator(FedAvgAggregator):
     """FedAvg with sparse training and sparse uploads (ZeroFL)."""
 
     about: ClassVar[About] = About("pruning", 2022)
     Params: ClassVar[type] = ZeroFLParams
-    Executor: ClassVar[type] = ZeroFLExecutor
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "uploads only a part of what its clients learned"),
     )
+
+    @staticmethod
+    def Client(conf: ClientConfig, bench: Bench) -> MultiModelClient:
+        """Create a client that trains by SWAT's passes in rounds, or one that fine-tunes like FedAvg's."""
+        return (ZeroFLClient if "zerofl" in conf.objective else MultiModelClient)(conf, bench)
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, and compute the size of a sparse upload."""

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.local_steps import batches, trained_on
 from fedscale_ext.method import (
     About,
+    Bench,
     ClientConfig,
     ClientSamples,
     Cost,
@@ -41,7 +42,6 @@ from fedscale_ext.method import (
     Feature,
     ModelSpec,
     MultiModelClient,
-    MultiModelExecutor,
     NotNegative,
     OpenFraction,
     Population,
@@ -170,22 +170,18 @@ class FedNASClient(MultiModelClient):
         return self.losses(self.output(model, x, samples, conf), y)
 
 
-class FedNASExecutor(MultiModelExecutor):
-    """Executor whose clients search, and later train the derived network as FedAvg's."""
-
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that searches, or one that trains the derived network."""
-        return (FedNASClient if "search" in conf.objective else MultiModelClient)(conf, self.bench)
-
-
 class FedNASAggregator(FedAvgAggregator):
     """Searches a network by gradients, with weights and alphas averaged, then trains it (FedNAS)."""
 
     about: ClassVar[About] = About("search", 2020, "a supernet")
     Params: ClassVar[type] = FedNASParams
-    Executor: ClassVar[type] = FedNASExecutor
     chooses_paths: ClassVar[bool] = True
     excludes: ClassVar[tuple[Excludes, ...]] = (Excludes(Feature.CHANGES, "steps its alphas by Adam on other losses"),)
+
+    @staticmethod
+    def Client(conf: ClientConfig, bench: Bench) -> MultiModelClient:
+        """Create a client that searches, or one that trains the derived network as FedAvg's."""
+        return (FedNASClient if "search" in conf.objective else MultiModelClient)(conf, bench)
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0 and alpha_0 of the mixture."""

@@ -45,7 +45,6 @@ from fedscale_ext.method import (
     Feature,
     ModelSpec,
     MultiModelClient,
-    MultiModelExecutor,
     NotNegative,
     OpenFraction,
     Population,
@@ -217,12 +216,6 @@ class SpiderClient(MultiModelClient):
         return Steps(sgd, Pull(pull, conf.clip_norm, towards if pull else []), velocity)
 
 
-class SpiderExecutor(MultiModelExecutor):
-    """Executor whose clients train both networks."""
-
-    client = SpiderClient
-
-
 class LocalNetworks(ClientState):
     """The clients' local states and the operators that they keep, ``alive`` bool [clients, layers, operators]."""
 
@@ -256,7 +249,7 @@ class SpiderAggregator(FedAvgAggregator):
 
     about: ClassVar[About] = About("search", 2021, "a supernet")
     Params: ClassVar[type] = SpiderParams
-    Executor: ClassVar[type] = SpiderExecutor
+    Client: ClassVar[type] = SpiderClient
     chooses_paths: ClassVar[bool] = True
     keeps_weights: ClassVar[bool] = False  # a local network begins as the global one
     excludes: ClassVar[tuple[Excludes, ...]] = (

@@ -29,7 +29,6 @@ from fedscale_ext.method import (
     ClientTensors,
     JobConfig,
     ModelSpec,
-    MultiModelExecutor,
     NotNegative,
     Population,
     Positive,
@@ -103,18 +102,12 @@ class DepthFLClient(MultiExitClient):
         return each.sum(-1) + self._consistency / others * (negative_entropy - crossed)
 
 
-class DepthFLExecutor(MultiModelExecutor):
-    """Executor whose clients train as DepthFL's."""
-
-    client = DepthFLClient
-
-
 class DepthFLAggregator(ExitLevelsAggregator):
     """Clients train prefixes of one network; each layer becomes the mean over those who hold it (DepthFL)."""
 
     about: ClassVar[About] = About("depth", 2023, "a model with exits")
     Params: ClassVar[type] = DepthFLParams
-    Executor: ClassVar[type] = DepthFLExecutor
+    Client: ClassVar[type] = DepthFLClient
     reestimates_by_default: ClassVar[bool] = False  # BatchNorm's are averaged over those who trained them
 
     def whole_spec(self) -> ModelSpec:

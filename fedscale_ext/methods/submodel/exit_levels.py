@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from fedscale_ext.method import ModelSpec, MultiModelClient, MultiModelExecutor, Population, Task, UserError
+from fedscale_ext.method import ModelSpec, MultiModelClient, Population, Task, UserError
 from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
@@ -40,12 +40,6 @@ class MultiExitClient(MultiModelClient):
     def combined(self, output: Tensor, each: Tensor) -> Tensor:
         """Loss of each sample [...], from logits [..., exits, classes] and the exits' cross-entropies [..., exits]."""
         return each.sum(-1)
-
-
-class MultiExitExecutor(MultiModelExecutor):
-    """Executor whose clients train networks with several exits."""
-
-    client = MultiExitClient
 
 
 class ExitLevelsAggregator(LevelsAggregator):

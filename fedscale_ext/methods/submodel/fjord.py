@@ -29,7 +29,6 @@ from fedscale_ext.method import (
     EvaluationPlan,
     ModelSpec,
     MultiModelClient,
-    MultiModelExecutor,
     Population,
     Task,
     WorkItem,
@@ -161,12 +160,6 @@ class Narrow:
         return output
 
 
-class FjordExecutor(MultiModelExecutor):
-    """Executor whose clients train by ordered dropout."""
-
-    client = FjordClient
-
-
 class FjordAggregator(RatesAggregator):
     """Every batch trains another share of the leading channels, up to what the device affords (FjORD).
 
@@ -177,7 +170,7 @@ class FjordAggregator(RatesAggregator):
 
     about: ClassVar[About] = About("width", 2021)
     Params: ClassVar[type] = FjordParams
-    Executor: ClassVar[type] = FjordExecutor
+    Client: ClassVar[type] = FjordClient
 
     @property
     def rates(self) -> list[float]:

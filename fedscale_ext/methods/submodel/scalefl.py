@@ -29,7 +29,6 @@ from fedscale_ext.method import (
     Bench,
     Fraction,
     ModelSpec,
-    MultiModelExecutor,
     Population,
     Positive,
     Task,
@@ -118,18 +117,12 @@ class ScaleFLClient(MultiExitClient):
         return (each * (weight / weight.sum())).sum(-1)
 
 
-class ScaleFLExecutor(MultiModelExecutor):
-    """Executor whose clients train as ScaleFL's."""
-
-    client = ScaleFLClient
-
-
 class ScaleFLAggregator(ExitLevelsAggregator):
     """Clients train leading channels of the first blocks, up to an exit (ScaleFL)."""
 
     about: ClassVar[About] = About("depth", 2023, "a model with exits")
     Params: ClassVar[type] = ScaleFLParams
-    Executor: ClassVar[type] = ScaleFLExecutor
+    Client: ClassVar[type] = ScaleFLClient
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the network and its levels."""

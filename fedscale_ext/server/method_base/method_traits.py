@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.executor.executor import MultiModelExecutor
+from fedscale_ext.training.local_training import MultiModelClient
 
 
 class Feature(Enum):
@@ -47,7 +48,9 @@ class MethodTraits:
 
     #: The method's hyperparameters, a frozen dataclass.
     Params: ClassVar[type]
-    #: The subclass of ``MultiModelExecutor`` that creates the method's clients.
+    #: Creates a client from ``(conf, bench)``: a subclass of ``MultiModelClient``, or a static method that chooses one.
+    Client: ClassVar[Any] = MultiModelClient
+    #: The executor: a subclass of ``MultiModelExecutor`` for a method with kinds of work of its own.
     Executor: ClassVar[type] = MultiModelExecutor
 
     #: The method's line in the list of methods. Subclasses do not inherit it there: they are other methods.

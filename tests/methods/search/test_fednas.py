@@ -18,7 +18,7 @@ from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.local_steps import hold_out
-from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient, FedNASExecutor
+from fedscale_ext.methods.search.fednas import ALPHAS, DERIVED, SEARCHED, FedNASAggregator, FedNASClient
 from fedscale_ext.models.supernet.family import mixed
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.util.macs import MacCounter
@@ -174,9 +174,8 @@ def test_the_largest_alphas_make_the_network(fednas: Any) -> None:
 
 
 def test_clients_of_the_network_train_like_anybodys() -> None:
-    executor = SimpleNamespace(bench=None)
-    assert type(FedNASExecutor.get_client_trainer(executor, client_settings())) is MultiModelClient
-    assert type(FedNASExecutor.get_client_trainer(executor, settings())) is FedNASClient
+    assert type(FedNASAggregator.Client(client_settings(), NO_BENCH)) is MultiModelClient
+    assert type(FedNASAggregator.Client(settings(), NO_BENCH)) is FedNASClient
 
 
 @pytest.mark.parametrize(

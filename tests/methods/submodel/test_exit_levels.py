@@ -17,7 +17,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import EvaluationPlan, WorkItem
 from fedscale_ext.entry.in_process import run_in_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.methods.submodel.exit_levels import MultiExitClient, MultiExitExecutor
+from fedscale_ext.methods.submodel.exit_levels import MultiExitClient
 from fedscale_ext.metrics.job_folder.model_files import load_model
 from fedscale_ext.models.multi_exit import family as multi_exit
 from fedscale_ext.training.local_training import MultiModelClient
@@ -27,7 +27,7 @@ from tests.client_settings import client_settings
 class Depths(FedAvgAggregator):
     """Client c holds the first 1 + c mod 3 exits."""
 
-    Executor: ClassVar[type] = MultiExitExecutor
+    Client: ClassVar[type] = MultiExitClient
     trains_exits: ClassVar[bool] = True
 
     def init_state(self, population: Any, task: Any) -> None:

@@ -23,7 +23,7 @@ from fedscale_ext.method import (
     models,
 )
 
-from .client import MyMethodExecutor
+from .client import MyMethodClient
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MyMethodAggregator(MultiModelAggregator):
     """One model, averaged with server momentum and trained on smooth labels (this line is in `fedscale methods`)."""
 
     Params: ClassVar[type] = MyMethodParams
-    Executor: ClassVar[type] = MyMethodExecutor
+    Client: ClassVar[type] = MyMethodClient
 
     def init_state(self, population: Population, task: Task) -> None:
         """The first model: the configuration's `model`, drawn from the job's seed or given by `initial_weights`."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedscale_ext.method import Bench, ClientConfig, MultiModelClient, MultiModelExecutor
+from fedscale_ext.method import Bench, ClientConfig, MultiModelClient
 
 
 class MyMethodClient(MultiModelClient):
@@ -24,9 +24,3 @@ class MyMethodClient(MultiModelClient):
             return plain
         even = -torch.log_softmax(output, -1).mean(-1)
         return (1 - self.smoothing) * plain + self.smoothing * even
-
-
-class MyMethodExecutor(MultiModelExecutor):
-    """The process that trains such clients."""
-
-    client = MyMethodClient

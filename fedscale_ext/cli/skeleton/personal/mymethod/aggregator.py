@@ -27,7 +27,7 @@ from fedscale_ext.method import (
     personal_version,
 )
 
-from .client import MyMethodExecutor
+from .client import MyMethodClient
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MyMethodAggregator(MultiModelAggregator):
     """Clients share the body of a model and keep its last layers (this line is in `fedscale methods`)."""
 
     Params: ClassVar[type] = MyMethodParams
-    Executor: ClassVar[type] = MyMethodExecutor
+    Client: ClassVar[type] = MyMethodClient
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "starts clients from layers that they keep"),
         Excludes(Feature.PRIVACY, "serves clients layers that they keep"),

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from fedscale_ext.method import ClientConfig, MultiModelExecutor, State
+from fedscale_ext.method import ClientConfig, State
 from fedscale_ext.methods.personal.personal_models import PersonalModelClient, copied
 
 
@@ -17,9 +17,3 @@ class MyMethodClient(PersonalModelClient):
         state = model.state_dict()
         names = conf.objective.get("personal", conf.client_state)  # in fine-tuning there is no objective
         return copied({name: state[name] for name in names})
-
-
-class MyMethodExecutor(MultiModelExecutor):
-    """The process that trains such clients."""
-
-    client = MyMethodClient

@@ -38,7 +38,7 @@ class MyMethodAggregator(RatesAggregator):
 
     The base decides by capacity who trains which level, and averages each entry over the clients that trained it.
     Override ``make_levels`` for other parts of the model, ``item_at`` for what clients know, ``aggregate`` for another
-    mean, and name an ``Executor`` for another loss.
+    mean, and name a ``Client`` for another loss.
     """
 
     Params: ClassVar[type] = MyMethodParams
