@@ -26,7 +26,6 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.groups import check_dealt, check_total, deal
 from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.server.announcements import ModelChoice
-from fedscale_ext.util.ranges import check_ranges
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
@@ -53,7 +52,6 @@ class DeviceTypesParams:
     needs_public: ClassVar[bool] = True  # whether the server learns from public samples
 
     def __post_init__(self) -> None:
-        check_ranges(self, self.method)
         if self.types:  # missing_settings reports them with the other missing keys
             check_dealt(self.method, "types", [type_key(name) for name in self.types], self.groups, self.ranges)
 

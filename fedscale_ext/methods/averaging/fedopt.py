@@ -9,7 +9,6 @@ import torch
 from fedscale_ext.method import GLOBAL, Decay, Population, Positive, State, Task, Update, models
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.methods.averaging.server_optimizer import ServerOptimizer
-from fedscale_ext.util.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,6 @@ class FedOptParams:
     tau: Positive = 1e-3
     beta: Decay = 0.9
     beta2: Decay = 0.99
-
-    def __post_init__(self) -> None:
-        check_ranges(self, self.method)
 
 
 class FedOptAggregator(FedAvgAggregator):

@@ -16,7 +16,6 @@ import numpy as np
 
 from fedscale_ext.method import GLOBAL, About, JobConfig, NotNegative, WorkItem
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.util.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,6 @@ class FedProxParams:
     """
 
     mu: NotNegative = 0.1
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "fedprox")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

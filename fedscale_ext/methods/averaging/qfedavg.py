@@ -40,7 +40,6 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
-from fedscale_ext.util.ranges import check_ranges
 
 _ORDINARY = 300.0  # largest logarithm of a loss to the power of q with which doubles are sure to add up well
 _LEAST = 1e-10  # added to a loss, as in the authors' code, so that 0^(q - 1) is a number
@@ -59,9 +58,6 @@ class QFedAvgParams:
 
     q: Annotated[float, Range(0, 100)] = 1.0
     L: Positive | None = None
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "qfedavg")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class FedGenParams(LGFedAvgParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size < 2:
+        if self.batch_size == 1:
             raise UserError(f"{self.method}.batch_size is 1; the generator's BatchNorm needs at least 2")
 
 

@@ -12,7 +12,6 @@ from fedscale_ext.util.ranges import (
     Positive,
     PositiveFraction,
     Range,
-    check_ranges,
 )
 
 
@@ -142,7 +141,6 @@ class FedorASParams:
     twin_clients: Literal["eligible", "all"] = "eligible"
 
     def __post_init__(self) -> None:
-        check_ranges(self, "fedoras")
         if self.brackets and not all(a < b for a, b in zip((0.0, *self.brackets), self.brackets, strict=False)):
             raise UserError(f"fedoras.brackets is {list(self.brackets)}; it must hold rising MMACs, all above 0")
         if self.brackets and self.tiers is not None and len(self.brackets) != self.tiers:

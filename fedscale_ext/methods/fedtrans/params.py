@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.data.registry import canonical
-from fedscale_ext.util.ranges import CountOrZero, Fraction, NotNegative, Range, check_ranges
+from fedscale_ext.util.ranges import CountOrZero, Fraction, NotNegative, Range
 
 # Table 7: delta by data set; a data set that the paper does not have takes FEMNIST's
 _DELTA = {"cifar10": 20, "femnist": 30, "speech": 100, "openimage": 50}
@@ -101,9 +101,6 @@ class FedTransParams:
     stop_gain: NotNegative = 0.01
     server_opt: Literal["avg", "yogi", "adam"] = "avg"
     prox_mu: NotNegative = 0.0
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "fedtrans")
 
     @staticmethod
     def job_defaults(config: JobConfig) -> dict[str, Any]:

@@ -65,7 +65,6 @@ from fedscale_ext.methods.pruning.masked_client import (
 from fedscale_ext.methods.pruning.pruned_types import ratio_keys, share_list, step_fractions
 from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.submodels import rate_of, widths_at
-from fedscale_ext.util.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,6 @@ class LotteryFLParams:
     groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check_ranges(self, "lotteryfl")
         if bool(self.param_ratio) != bool(self.groups):
             raise UserError("lotteryfl.param_ratio and lotteryfl.groups go together; give both, or remove one")
         if self.param_ratio:

@@ -35,7 +35,6 @@ from fedscale_ext.methods.device_types import DeviceTypesAggregator, type_key
 from fedscale_ext.methods.groups import check_dealt
 from fedscale_ext.methods.pruning import channels, masks
 from fedscale_ext.submodels import rate_of, widths_at
-from fedscale_ext.util.ranges import check_ranges
 
 CHANNELS = "kept/"  # begins the names of what tells a client's channels
 _HAS_TRAINED = "has_trained"
@@ -67,7 +66,6 @@ class PrunedTypesParams:
     method: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_ranges(self, self.method)
         if not self.match_params:
             share_list(f"{self.method}.param_ratio", self.param_ratio)
         key = "match_params" if self.match_params else "param_ratio"

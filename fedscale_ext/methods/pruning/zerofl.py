@@ -51,7 +51,6 @@ from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
-from fedscale_ext.util.ranges import check_ranges
 
 _Layer = nn.Conv1d | nn.Conv2d | nn.Linear
 
@@ -75,9 +74,6 @@ class ZeroFLParams:
     upload: Literal["top_k_weights", "diff_on_top_k", "top_k_diff"] = "top_k_weights"
     mask_ratio: Fraction = 0.1
     skips_zeros: bool = True
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "zerofl")
 
     @property
     def share(self) -> float:

@@ -67,7 +67,6 @@ from fedscale_ext.models.supernet.family import Searchable, tables
 from fedscale_ext.tasks.answers.update_checks import Rejected
 from fedscale_ext.training.optimizers.sgd import Pull, Sgd, Steps
 from fedscale_ext.transport.wire import Section
-from fedscale_ext.util.ranges import check_ranges
 
 SHRINKS = "shrink"  # the stream that draws a client's layer
 ALIVE = "alive"  # beside a local state: bool [layers, most operators of a layer]
@@ -93,9 +92,6 @@ class SpiderParams:
     proj_recovery: Count = 30
     shrink: Literal["layer", "operator"] = "layer"
     val_ratio: OpenFraction = 0.2
-
-    def __post_init__(self) -> None:
-        check_ranges(self, "spider")
 
 
 class Local:

@@ -31,7 +31,6 @@ from fedscale_ext.method import (
 from fedscale_ext.methods.groups import ranked_levels
 from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.server.announcements import ModelChoice
-from fedscale_ext.util.ranges import check_ranges
 
 
 def check_rates(key: str, rates: Sequence[float]) -> None:
@@ -103,7 +102,6 @@ class LevelsParams:
         return {"levels": "groups"} if config.method_params().get("groups") else {}
 
     def __post_init__(self) -> None:
-        check_ranges(self, self.method)
         key = f"{self.method}.groups"
         if self.levels == "groups" and not self.groups:
             raise UserError(f"{self.method}.levels is groups; give their sizes, as in {key}: [17, 17, 16]")

@@ -47,7 +47,6 @@ from fedscale_ext.submodels import leading, widths_at
 from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
 from fedscale_ext.training.scaffold import stacked_offsets
-from fedscale_ext.util.ranges import check_ranges
 
 Widths = tuple[tuple[str, int], ...]  # channels by group
 
@@ -75,7 +74,6 @@ class FjordParams(LevelsParams):
     method: ClassVar[str] = "fjord"
 
     def __post_init__(self) -> None:
-        check_ranges(self, self.method)
         check_rates("fjord.p", self.p)
         check_shares("fjord.shares", self.shares, len(self.p))
         super().__post_init__()

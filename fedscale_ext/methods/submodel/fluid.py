@@ -83,7 +83,6 @@ from fedscale_ext.methods.submodel.capacity_levels import ShrinkingAggregator, c
 from fedscale_ext.population.clock import whole_model_seconds
 from fedscale_ext.server.announcements import ModelChoice
 from fedscale_ext.submodels import widths_at
-from fedscale_ext.util.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,6 @@ class FluidParams:
     inference: Literal["submodel", "global"] = "submodel"
 
     def __post_init__(self) -> None:
-        check_ranges(self, "fluid")
         if not self.p or not all(0 < p < 1 for p in self.p):
             raise UserError(f"fluid.p is {self.p}; it must name one size or more, each above 0 and below 1")
         check_distinct("fluid.p", self.p)

@@ -32,7 +32,6 @@ from fedscale_ext.methods.submodel.capacity_levels import (
     check_shares,
 )
 from fedscale_ext.tasks import bn_statistics
-from fedscale_ext.util.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,6 @@ class HeteroFLParams(LevelsParams):
     method: ClassVar[str] = "heterofl"
 
     def __post_init__(self) -> None:
-        check_ranges(self, self.method)
         check_rates(f"{self.method}.rates", self.rates)
         if list(self.rates) != sorted(self.rates, reverse=True):
             raise UserError(f"{self.method}.rates is {list(self.rates)}; the rates must fall")

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.methods.fedoras.brackets import Bracket, upper_only
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -292,13 +294,17 @@ def test_of_equal_scores_the_cheapest_is_best() -> None:
     [
         ({"population": 0}, r"fedoras\.population is 0; it must be at least 2"),
         ({"parents": 1}, r"fedoras\.parents is 1; it must be at least 2"),
+        ({"evaluations": [9, 0]}, r"fedoras\.evaluations\[1\] is 0; it must be at least 1"),
         ({"evaluations": 0}, r"fedoras\.evaluations is 0; it must be at least 1"),
         ({"mutation": 1.5}, r"fedoras\.mutation is 1\.5; it must be from 0 to 1"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        FedorASParams(**settings)
+        make_params(
+            FedorASParams,
+            make_config({}, {"method": "fedoras", **{f"fedoras.{key}": settings[key] for key in settings}}),
+        )
 
 
 def test_a_bracket_below_the_cheapest_path() -> None:

@@ -11,6 +11,8 @@ from job_results import assert_equal, result
 
 import fedscale_ext
 from fedscale_ext import models
+from fedscale_ext.config.job_config import make_config
+from fedscale_ext.config.method_params import make_params
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import State
@@ -310,7 +312,7 @@ def test_inference_is_global_by_time_and_within_capacity_by_capacity_unless_aske
 )  # fmt: skip
 def test_hyperparameters_that_cannot_be_are_refused(keys: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=f"fluid.{next(iter(keys))} is"):
-        FluidParams(**keys)
+        make_params(FluidParams, make_config({}, {"method": "fluid", **{f"fluid.{name}": keys[name] for name in keys}}))
 
 
 # ---- jobs ----
