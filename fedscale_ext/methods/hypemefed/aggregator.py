@@ -114,10 +114,6 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
         """FedProx's term, where ``prox_mu`` is above 0. Clients sum their exits' losses themselves."""
         return {"prox_mu": self.params.prox_mu} if self.params.prox_mu else {}
 
-    def weight(self, item: WorkItem) -> float:
-        """Number of the client's samples (FedAvg), or 1 for every client."""
-        return super().weight(item) if self.params.weighted else 1.0
-
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant train its prefix."""
         self._mean = CountMean(self.pool[self.whole].state)

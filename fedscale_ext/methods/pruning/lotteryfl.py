@@ -244,10 +244,6 @@ class LotteryFLAggregator(TypeFiguresAggregator, FedAvgAggregator):
         itemsize = next(iter(self._weights().values())).itemsize
         return self.pool[GLOBAL].cost.bytes - gone * itemsize + bits
 
-    def weight(self, item: WorkItem) -> float:
-        """1 for every client, or its number of samples."""
-        return super().weight(item) if self.params.weighted else 1.0
-
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add w_c * m_c where m_c covers (Algorithm 1, server)."""
         if self._mean is None:

@@ -26,7 +26,6 @@ from fedscale_ext.method import (
     Task,
     Update,
     UserError,
-    WorkItem,
     models,
     narrowed,
     personal_version,
@@ -220,10 +219,6 @@ class PrunedTypesAggregator(DeviceTypesAggregator):
         tensors = self.client_channels.files.newest(GLOBAL, client)
         assert tensors is not None  # it came with the state
         return tensors
-
-    def weight(self, item: WorkItem) -> float:
-        """Number of the client's samples, or 1 for every client."""
-        return super().weight(item) if self.params.weighted else 1.0
 
     def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Entries of the model that a client returns, bool by name: those of its active channels."""

@@ -178,10 +178,6 @@ class DepthFLAggregator(ExitLevelsAggregator):
         p = self.params
         return {"prox_mu": p.alpha + self.config.job.prox_mu} if p.alpha else {}
 
-    def weight(self, item: WorkItem) -> float:
-        """1 for every client, as in the public code, or its number of samples."""
-        return super().weight(item) if self.params.weighted else 1.0
-
     def aggregate(self, round: int, updates: list[Update], means: Mapping[str, State]) -> None:
         """Take the mean of each layer, less h / alpha where a client trained it (FedDyn)."""
         new = dict(means[self.whole])

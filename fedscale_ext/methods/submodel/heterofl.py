@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positive, Task, UserError, WorkItem, models
+from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positive, Task, UserError, models
 from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import (
     LevelsParams,
@@ -140,7 +140,3 @@ class HeteroFLAggregator(RatesAggregator):
     def masks_tests(self) -> bool:
         """Whether tests mask the logits of classes that a client lacks (``mask_test``)."""
         return bool(self.params.mask_test)
-
-    def weight(self, item: WorkItem) -> float:
-        """1 for every client, as in the public code, or its number of samples."""
-        return super().weight(item) if self.params.weighted else 1.0

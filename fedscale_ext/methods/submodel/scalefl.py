@@ -159,7 +159,3 @@ class ScaleFLAggregator(ExitLevelsAggregator):
         if not self._distils or self.levels[level].spec["exits"] == 1:
             return {}
         return {"kd_gamma": p.gamma, "kd_temperature": p.temperature, "kd_detach": p.detach}
-
-    def weight(self, item: WorkItem) -> float:
-        """1 for every client, as in the public code, or its number of samples."""
-        return super().weight(item) if self.params.weighted else 1.0

@@ -99,9 +99,11 @@ class MethodHooks(MethodTools):
         raise NotImplementedError
 
     def weight(self, item: WorkItem) -> float:
-        """Weight of a client's state in the mean of its model; its number of samples by default (FedAvg).
-        Not asked under differential privacy, where all weigh the same."""
-        return float(self.task.train_sizes[item.client - 1])
+        """Weight of a client's state in the mean of its model. By default, it is the client's number of samples
+        (FedAvg), or 1 if the method has a hyperparameter ``weighted`` that is false. Not asked under differential
+        privacy, where all weigh the same."""
+        weighted = getattr(self.params, "weighted", True)
+        return float(self.task.train_sizes[item.client - 1]) if weighted else 1.0
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Take in a client's state, where the class sets ``reduces`` to False; called in an order that

@@ -300,11 +300,9 @@ def test_of_equal_scores_the_cheapest_is_best() -> None:
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], says: str) -> None:
+    keys = {f"fedoras.{name}": value for name, value in settings.items()}
     with pytest.raises(UserError, match=says):
-        make_params(
-            FedorASParams,
-            make_config({}, {"method": "fedoras", **{f"fedoras.{key}": settings[key] for key in settings}}),
-        )
+        make_params(FedorASParams, make_config({}, {"method": "fedoras", **keys}))
 
 
 def test_a_bracket_below_the_cheapest_path() -> None:
