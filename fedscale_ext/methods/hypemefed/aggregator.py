@@ -50,8 +50,7 @@ from fedscale_ext.methods.hypemefed.measures import RoundMeasures
 from fedscale_ext.methods.hypemefed.params import HypeMeFedParams
 from fedscale_ext.methods.hypemefed.rescaling import trained_norms
 from fedscale_ext.methods.submodel.capacity_levels import Level
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient
-from fedscale_ext.models.multi_exit.family import num_exits, prefix
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient, prefixes
 
 _AT_ONCE = 16  # clients whose weights are generated at the same time: their copies are all held
 
@@ -71,12 +70,7 @@ class HypeMeFedAggregator(ExitLevelsAggregator):
 
     def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The prefixes, deepest first; without ``multi_exit``, with only their last exit."""
-        heads = "all" if self.params.multi_exit else "last"
-        exits = range(num_exits(spec), 0, -1)
-        return [
-            Level(f"exit{depth}", prefix(spec, depth).replace(heads=heads), {}, f"up to exit {depth}")
-            for depth in exits
-        ]
+        return prefixes(spec, "all" if self.params.multi_exit else "last")
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the network, its prefixes, and a hypernetwork for each pair of convolutions."""

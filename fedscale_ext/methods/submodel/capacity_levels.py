@@ -28,7 +28,7 @@ from fedscale_ext.method import (
     stream,
     window,
 )
-from fedscale_ext.methods.groups import ranked_levels
+from fedscale_ext.methods.groups import check_groups_fit, ranked_levels
 from fedscale_ext.methods.type_figures import TypeFiguresAggregator
 from fedscale_ext.server.announcements import ModelChoice
 
@@ -139,9 +139,8 @@ class ShrinkingAggregator(MultiModelAggregator):
 
     reestimates_by_default: ClassVar[bool] = True  # versions share weights, not BatchNorm's statistics
 
-    @property
-    def narrowest(self) -> float:
-        """Rate of channels of the narrowest version."""
+    def smallest_version(self) -> ModelSpec:
+        """Spec of the smallest version."""
         raise NotImplementedError
 
     def whole_spec(self) -> ModelSpec:
@@ -165,10 +164,10 @@ class ShrinkingAggregator(MultiModelAggregator):
         return getattr(models.family(spec), "dense", None)
 
     def smallest_spec(self) -> ModelSpec:
-        """Spec of the narrowest version, unless ``capacity_model`` names another model."""
+        """Spec of the smallest version, unless ``capacity_model`` names another model."""
         if self.config.job.capacity_model is not None:
             return super().smallest_spec()
-        return narrowed(self.whole_spec(), self.narrowest)
+        return self.smallest_version()
 
 
 class LevelsAggregator(ShrinkingAggregator):
@@ -197,22 +196,29 @@ class LevelsAggregator(ShrinkingAggregator):
         """Return the fields of a client's configuration that a level sets instead of the job's keys."""
         return {}
 
+    def read_params(self, params: LevelsParams, clients: int) -> None:
+        """Take from the hyperparameters who is on which level, once :attr:`levels` are there."""
+        if params.levels == "groups":
+            check_groups_fit(f"{params.method}.groups", params.groups, len(self.levels), clients)
+            self.groups = params.groups
+        self.levels_by, self.shares = params.levels, params.shares
+
     def item_at(self, client: int, level: int) -> WorkItem:
         """Return the work item of a client that trains a level."""
         return WorkItem(client, self.keys[level], self.objective(level), self.overrides(level))
 
     # ---- the hooks of the base ----
 
-    def smallest_spec(self) -> ModelSpec:
-        """Spec of the smallest level, unless ``capacity_model`` names another model."""
-        if self.config.job.capacity_model is not None:
-            return super().smallest_spec()
+    def smallest_version(self) -> ModelSpec:
+        """Spec of the smallest level."""
         return self.make_levels(self.whole_spec())[-1].spec
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the whole model and its levels, and choose the level of each client."""
         spec = self.whole_spec()
         self.levels = self.make_levels(spec)
+        if isinstance(self.params, LevelsParams):
+            self.read_params(self.params, task.num_clients)
         self.keys = [level.key for level in self.levels]
         self.whole = self.keys[0] if self.levels[0].spec == spec else "global"
         self.pool.add(self.whole, spec, self.initial_state(spec))
@@ -334,11 +340,6 @@ class RatesAggregator(TypeFiguresAggregator, LevelsAggregator):
     def rates(self) -> Sequence[float]:
         """Rates of the levels, widest first."""
         raise NotImplementedError
-
-    @property
-    def narrowest(self) -> float:
-        """The lowest rate."""
-        return min(self.rates)
 
     def level_spec(self, spec: ModelSpec, rate: float) -> ModelSpec:
         """The spec that a level of this rate trains."""

@@ -39,9 +39,8 @@ from fedscale_ext.method import (
     WorkItem,
 )
 from fedscale_ext.methods.submodel.capacity_levels import Level, LevelsParams
-from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient
+from fedscale_ext.methods.submodel.exit_levels import ExitLevelsAggregator, MultiExitClient, prefixes
 from fedscale_ext.methods.submodel.feddyn import DynamicGradients
-from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 _HALF = 0.5  # of its full weight, below which a job tells that exits hardly learn from each other
 
@@ -116,11 +115,7 @@ class DepthFLAggregator(ExitLevelsAggregator):
 
     def make_levels(self, spec: ModelSpec) -> list[Level]:
         """The prefixes, deepest first; ``inclusive``: with only their last exit."""
-        heads = "last" if self.params.inclusive else "all"
-        return [
-            Level(f"exit{depth}", prefix(spec, depth).replace(heads=heads), {}, f"up to exit {depth}")
-            for depth in range(num_exits(spec), 0, -1)
-        ]
+        return prefixes(spec, "last" if self.params.inclusive else "all")
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the network and its prefixes.

@@ -5,16 +5,32 @@ SenSys 2024, section 4.2), unless a method combines them otherwise.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext.method import ModelSpec, MultiModelClient, Population, Task, UserError
-from fedscale_ext.methods.groups import check_groups_fit
-from fedscale_ext.methods.submodel.capacity_levels import LevelsAggregator, check_shares
+from fedscale_ext.methods.submodel.capacity_levels import Level, LevelsAggregator, LevelsParams, check_shares
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
+
+
+def prefixes(spec: ModelSpec, heads: Literal["all", "last"]) -> list[Level]:
+    """Levels that are the first blocks of a network up to each of its exits, deepest first.
+
+    Args:
+        spec: The network.
+        heads: Which of its exits a level has: ``all``, or only its ``last``.
+
+    Returns:
+        The levels.
+
+    """
+    return [
+        Level(f"exit{depth}", prefix(spec, depth).replace(heads=heads), {}, f"up to exit {depth}")
+        for depth in range(num_exits(spec), 0, -1)
+    ]
 
 
 class MultiExitClient(MultiModelClient):
@@ -62,16 +78,15 @@ class ExitLevelsAggregator(LevelsAggregator):
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create the network and its levels, choose the level of each client, and report levels without clients."""
-        p, number = self.params, len(self.make_levels(self.whole_spec()))
-        if p.levels == "groups":
-            check_groups_fit(f"{p.method}.groups", p.groups, number, task.num_clients)
-            self.groups = p.groups
-        self.levels_by = p.levels
-        if p.shares is not None:
-            check_shares(f"{p.method}.shares", p.shares, number, "levels, smallest level first")
-            self.shares = tuple(reversed(p.shares))
         super().init_state(population, task)
-        self._check_clients(np.bincount(self.level_of, minlength=number).tolist())
+        self._check_clients(np.bincount(self.level_of, minlength=len(self.levels)).tolist())
+
+    def read_params(self, params: LevelsParams, clients: int) -> None:
+        """Take who is on which level; ``shares`` begin with the smallest one."""
+        super().read_params(params, clients)
+        if params.shares is not None:
+            check_shares(f"{params.method}.shares", params.shares, len(self.levels), "levels, smallest level first")
+            self.shares = tuple(reversed(params.shares))
 
     def _check_clients(self, counts: Sequence[int]) -> None:
         """Raise UserError where no client affords the whole network, unless sizes or shares say so.

@@ -29,13 +29,10 @@ from fedscale_ext.method import (
     EvaluationPlan,
     ModelSpec,
     MultiModelClient,
-    Population,
-    Task,
     WorkItem,
     models,
     stream,
 )
-from fedscale_ext.methods.groups import check_groups_fit
 from fedscale_ext.methods.submodel.capacity_levels import (
     LevelsParams,
     RatesAggregator,
@@ -174,15 +171,6 @@ class FjordAggregator(RatesAggregator):
     def rates(self) -> list[float]:
         """Values of p, largest first."""
         return sorted(self.params.p, reverse=True)
-
-    def init_state(self, population: Population, task: Task) -> None:
-        """Create w_0, and choose each client's p_max."""
-        p = self.params
-        self.levels_by, self.shares = p.levels, p.shares
-        if p.levels == "groups":
-            check_groups_fit("fjord.groups", p.groups, len(p.p), task.num_clients)
-            self.groups = p.groups
-        super().init_state(population, task)
 
     def objective(self, level: int) -> dict[str, Any]:
         """The widths up to p_max, widest first, and whether the widest teaches."""

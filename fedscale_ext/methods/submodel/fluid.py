@@ -65,6 +65,7 @@ from fedscale_ext.method import (
     Excludes,
     Feature,
     JobConfig,
+    ModelSpec,
     NotNegative,
     Population,
     PositiveFraction,
@@ -142,11 +143,9 @@ class FluidAggregator(ShrinkingAggregator):
         Excludes(Feature.DROPPED_TENSORS, "takes neurons that did not move for invariant ones"),
     )
 
-    @property
-    def narrowest(self) -> float:
-        """Rate of the smallest submodel."""
-        p: tuple[float, ...] = self.params.p
-        return min(p)
+    def smallest_version(self) -> ModelSpec:
+        """Spec of the smallest submodel."""
+        return narrowed(self.whole_spec(), min(self.params.p))
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create w_0, and a part for each rate that a client may get."""

@@ -23,8 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedscale_ext.method import About, JobConfig, ModelSpec, Population, Positive, Task, UserError, models
-from fedscale_ext.methods.groups import check_groups_fit
+from fedscale_ext.method import About, JobConfig, ModelSpec, Positive, UserError, models
 from fedscale_ext.methods.submodel.capacity_levels import (
     LevelsParams,
     RatesAggregator,
@@ -104,15 +103,6 @@ class HeteroFLAggregator(RatesAggregator):
         """Spec of a level with its scaler (the paper's Scaler)."""
         level = super().level_spec(spec, rate)
         return (models.scaled(level, rate) or level) if self.params.scaler else level
-
-    def init_state(self, population: Population, task: Task) -> None:
-        """Create W_g and its levels W_l^p (the paper's notation)."""
-        p = self.params
-        self.levels_by, self.shares = p.levels, p.shares
-        if p.levels == "groups":
-            check_groups_fit(f"{p.method}.groups", p.groups, len(p.rates), task.num_clients)
-            self.groups = p.groups
-        super().init_state(population, task)
 
     def settings_idle_with_models(self) -> Iterator[str]:
         """Beside the base's: ``scaler``, where it is turned off in vain, or the levels need it and have none."""

@@ -150,11 +150,9 @@ class SplitMixAggregator(ShrinkingAggregator):
     about: ClassVar[About] = About("width", 2022)
     Params: ClassVar[type] = SplitMixParams
 
-    @property
-    def narrowest(self) -> float:
-        """A base net's width."""
-        r: float = self.params.r
-        return r
+    def smallest_version(self) -> ModelSpec:
+        """Spec of a base net."""
+        return narrowed(self.whole_spec(), self.params.r)
 
     def init_state(self, population: Population, task: Task) -> None:
         """Create B base nets with weights of their own."""
