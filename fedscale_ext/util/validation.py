@@ -13,6 +13,7 @@ KINDS = {
     "bool": "True or False",
     "float": "a number",
     "int": "a whole number",
+    "list": "a list",
     "model": "keys with values",
     "string": "text",
     "tuple": "a list, as in [1, 2]",

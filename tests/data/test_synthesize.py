@@ -29,6 +29,16 @@ def test_every_font_has_62_different_characters(font):
     assert not inside[:, [0, -1]].any() and not inside[:, :, [0, -1]].any()
 
 
+def test_distances_from_the_stroke_end_at_their_reach():
+    from fedscale_ext.data.synthetic.glyphs import _REACH, _distance
+
+    mask = np.zeros((1, 40, 40), dtype=bool)
+    mask[0, 20, 20] = True
+    distances = _distance(mask)[0]
+    assert (distances[20, 20], distances[20, 23], distances[17, 24]) == (0.0, 3.0, 5.0)
+    assert distances[0, 0] == distances.max() == _REACH
+
+
 def test_ink_is_dark_on_white_and_within_the_picture():
     for writer in range(1, 13):
         pictures = drawn(writer)

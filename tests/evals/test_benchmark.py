@@ -17,7 +17,8 @@ from evals.benchmark.picture import picture
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.measurement import Measurement
 from evals.paper.runs import Records
-from fedscale_ext import cli, models
+from fedscale_ext import models
+from fedscale_ext.cli.main import main as command
 from fedscale_ext.config.methods import method_names
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.importing import importers
@@ -299,7 +300,7 @@ def test_an_interrupt_of_the_import_ends_in_one_sentence(
     monkeypatch.setattr(importers, "import_npz", interrupted)
     monkeypatch.setattr(sys, "argv", ["fedscale", "benchmark", "fedavg", "--sources", str(sources)])
     with pytest.raises(SystemExit) as end:
-        cli.main()
+        command()
     sentence = "fedscale: the benchmark was stopped; the same command continues it\n"
     assert (end.value.code, *capsys.readouterr()) == (130, "", sentence)
     assert not (tmp_path / "data").exists()

@@ -28,7 +28,7 @@ ON_GPU = "what the method trains on the server runs on the GPU"
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    for method in ("hypemefed.hypernetworks", "moss.proxy_models"):
+    for method in ("hypemefed.hypernetwork_set", "moss.proxy_models"):
         monkeypatch.setattr(f"fedscale_ext.methods.{method}.in_threads", serial)
 
 

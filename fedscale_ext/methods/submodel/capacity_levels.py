@@ -201,7 +201,10 @@ class LevelsAggregator(ShrinkingAggregator):
         if params.levels == "groups":
             check_groups_fit(f"{params.method}.groups", params.groups, len(self.levels), clients)
             self.groups = params.groups
-        self.levels_by, self.shares = params.levels, params.shares
+        self.levels_by = params.levels
+        if params.shares is not None:
+            check_shares(f"{params.method}.shares", params.shares, len(self.levels), "levels, smallest level first")
+            self.shares = tuple(reversed(params.shares))
 
     def item_at(self, client: int, level: int) -> WorkItem:
         """Return the work item of a client that trains a level."""
@@ -340,6 +343,11 @@ class RatesAggregator(TypeFiguresAggregator, LevelsAggregator):
     def rates(self) -> Sequence[float]:
         """Rates of the levels, widest first."""
         raise NotImplementedError
+
+    def read_params(self, params: LevelsParams, clients: int) -> None:
+        """Take who is on which level; ``shares`` have the order of the rates, highest first."""
+        super().read_params(params, clients)
+        self.shares = params.shares
 
     def level_spec(self, spec: ModelSpec, rate: float) -> ModelSpec:
         """The spec that a level of this rate trains."""

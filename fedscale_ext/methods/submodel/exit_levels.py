@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedscale_ext.method import ModelSpec, MultiModelClient, Population, Task, UserError
-from fedscale_ext.methods.submodel.capacity_levels import Level, LevelsAggregator, LevelsParams, check_shares
+from fedscale_ext.methods.submodel.capacity_levels import Level, LevelsAggregator
 from fedscale_ext.models.multi_exit.family import num_exits, prefix
 
 
@@ -80,13 +80,6 @@ class ExitLevelsAggregator(LevelsAggregator):
         """Create the network and its levels, choose the level of each client, and report levels without clients."""
         super().init_state(population, task)
         self._check_clients(np.bincount(self.level_of, minlength=len(self.levels)).tolist())
-
-    def read_params(self, params: LevelsParams, clients: int) -> None:
-        """Take who is on which level; ``shares`` begin with the smallest one."""
-        super().read_params(params, clients)
-        if params.shares is not None:
-            check_shares(f"{params.method}.shares", params.shares, len(self.levels), "levels, smallest level first")
-            self.shares = tuple(reversed(params.shares))
 
     def _check_clients(self, counts: Sequence[int]) -> None:
         """Raise UserError where no client affords the whole network, unless sizes or shares say so.

@@ -77,6 +77,9 @@ class Recorder:
         """
         if record.round <= self.last_round:
             raise ValueError(f"round {record.round} after round {self.last_round}: call return_to first")
+        path = self.log_dir / METRICS
+        if not self.last_round and path.is_file() and path.stat().st_size:
+            raise ValueError(f"{path} has rounds: call return_to first")
         evaluation_json, stored = (
             (None, None) if record.evaluation is None else write_evaluation(self.log_dir, record.evaluation)
         )

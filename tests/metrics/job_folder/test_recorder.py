@@ -122,10 +122,14 @@ def test_truncating_and_writing_again_gives_equal_bytes(tmp_path: Path):
 
 
 def test_a_half_line_is_cut_before_appending(tmp_path: Path):
-    recorder(tmp_path).round(record(1))
+    job = recorder(tmp_path)
+    job.round(record(1))
+    marks = job.reached()
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"round":2,')
-    recorder(tmp_path).round(record(2))
+    again = recorder(tmp_path)
+    again.return_to(marks)
+    again.round(record(2))
     assert [line["round"] for line in lines(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
@@ -135,6 +139,8 @@ def test_two_jobs_never_mix_silently(tmp_path: Path):
         job.round(record(number))
     with pytest.raises(ValueError, match="round 1 after round 2"):
         job.round(record(1))
+    with pytest.raises(ValueError, match="has rounds: call return_to first"):
+        recorder(tmp_path).round(record(3))
     assert recorder(tmp_path).return_to({}) == []
     assert not (tmp_path / "metrics.jsonl").exists()
 
