@@ -16,9 +16,9 @@ from fedscale_ext.entry.launch import prepare_process
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import Connection
-from fedscale_ext.transport.token import new_token
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.text_columns import pack_texts
+from fedscale_ext.util.token import new_token
 
 SERVICE = "/fedscale.JobService/"
 

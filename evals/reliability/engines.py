@@ -34,7 +34,7 @@ from tiny_job import tiny_data  # noqa: E402
 
 from evals.speed.machine import model_name  # noqa: E402
 from fedscale_ext.transport.endpoint import host_address, is_loopback  # noqa: E402
-from fedscale_ext.transport.token import new_token  # noqa: E402
+from fedscale_ext.util.token import new_token  # noqa: E402
 
 PAGE = Path(__file__).with_suffix(".md")
 PATIENCE = {"lease_s": 2, "register_timeout_s": 300, "replacement_s": 300}

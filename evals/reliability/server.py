@@ -27,8 +27,8 @@ from fedscale_ext.transport.board import Board
 from fedscale_ext.transport.executor_link import FINAL, Connection
 from fedscale_ext.transport.leases import ExecutorProcess
 from fedscale_ext.transport.signing import JOINING, Signer
-from fedscale_ext.transport.token import new_token, read_token
 from fedscale_ext.transport.units import Unit
+from fedscale_ext.util.token import new_token, read_token
 
 _SERVICE = "/fedscale.JobService/"
 _CALLS = ("CLIENT_REGISTER", "CLIENT_PING", "CLIENT_EXECUTE_COMPLETION")

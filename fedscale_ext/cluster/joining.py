@@ -11,7 +11,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import EVENTS_VARIABLE
 from fedscale_ext.driver import preparation
 from fedscale_ext.driver.jobs import TLS_FILES
-from fedscale_ext.transport.token import BYTES, read_token
+from fedscale_ext.util.token import BYTES, read_token
 
 JOIN = ("-m", "fedscale_ext.cli", "executor", "join")  # what Python runs
 OVER, CANNOT = 0, 2  # its exit codes: any other one is worth another try

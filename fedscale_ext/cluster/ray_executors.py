@@ -28,7 +28,7 @@ from fedscale_ext.driver import preparation
 from fedscale_ext.driver.crew import Crew
 from fedscale_ext.driver.sweeps.sweep import Way
 from fedscale_ext.transport.endpoint import host_address, is_loopback
-from fedscale_ext.transport.token import read_token, token_in_memory
+from fedscale_ext.util.token import read_token, token_in_memory
 
 ANY = "any"  # a host of worker_ips: whichever node has room
 _NEEDS = "Ray is not installed: run pip install 'fedscale_ext[ray]', on the nodes too"

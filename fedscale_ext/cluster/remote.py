@@ -28,9 +28,9 @@ from fedscale_ext.driver.setup_commands import check_program
 from fedscale_ext.driver.supervision import resuming
 from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE, SILENCE_VARIABLE, exit_with_parent
 from fedscale_ext.metrics.job_folder.restarts import note_restart
-from fedscale_ext.transport.token import token_in_memory
 from fedscale_ext.util.digests import digest, package_files
 from fedscale_ext.util.package import VERSION
+from fedscale_ext.util.token import token_in_memory
 
 SILENT_S = 90  # the driver writes every 10 s
 

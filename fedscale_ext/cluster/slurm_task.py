@@ -22,8 +22,8 @@ from fedscale_ext.cluster import joining
 from fedscale_ext.config.job_config import JobConfig, entry_path
 from fedscale_ext.driver.supervision import checkpoints, resuming
 from fedscale_ext.transport.endpoint import host_address
-from fedscale_ext.transport.token import write_token
 from fedscale_ext.util.atomic_files import write_atomic
+from fedscale_ext.util.token import write_token
 
 FOLDER = "slurm"  # below a job's, or a sweep's
 _LOOK_S = 0.2

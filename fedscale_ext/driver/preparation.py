@@ -32,8 +32,8 @@ from fedscale_ext.driver.setup_commands import check_program, plain_commands
 from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE
 from fedscale_ext.metrics.job_folder.file_names import NEEDS_WANDB, WANDB_LOGIN
 from fedscale_ext.privacy.accounting import NEEDS_ACCOUNTING
-from fedscale_ext.transport.token import read_token
 from fedscale_ext.util.package import PACKAGE
+from fedscale_ext.util.token import read_token
 
 WANDB_VARIABLE = "WANDB_API_KEY"  # wandb's own
 AGGREGATOR = "aggregator"

@@ -19,7 +19,7 @@ from fedscale_ext.driver.resumption import checked_run, resume_advice, resume_ke
 from fedscale_ext.driver.run_lock import sole_writer
 from fedscale_ext.driver.supervision import Restarts, can_go_on, has_results, is_resumed, resuming
 from fedscale_ext.metrics.job_folder.restarts import drop_restarts, note_restart
-from fedscale_ext.transport.token import new_token
+from fedscale_ext.util.token import new_token
 
 _CAUSE_S = 0.5  # after the first failure: time for the aggregator to say what was behind it
 _LEAVE_S = 15.0  # after the summary: time for all processes to leave

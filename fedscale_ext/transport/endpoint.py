@@ -14,7 +14,7 @@ from fedscale_ext.config.keys import JobKeys
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport.job_tls import NAME, Certificates, derived
 from fedscale_ext.transport.signing import Signer
-from fedscale_ext.transport.token import read_token
+from fedscale_ext.util.token import read_token
 
 # the aggregator's options for :func:`keepalive`: gRPC would allow one ping in five minutes
 ANY_PINGS = [("grpc.http2.min_ping_interval_without_data_ms", 1), ("grpc.http2.max_ping_strikes", 0)]

@@ -24,8 +24,8 @@ from fedscale_ext.metrics.job_folder.chain import START, next_link, state_digest
 from fedscale_ext.metrics.job_folder.jsonable import line
 from fedscale_ext.server import records
 from fedscale_ext.server.checkpoints import checkpoint_file
-from fedscale_ext.transport.token import new_token
 from fedscale_ext.util.tensor_files import read_tensors, write_tensors
+from fedscale_ext.util.token import new_token
 
 JOB = {"model": "cnn_small", "rounds": 5, "eval_interval": 2, "local_steps": 1, "personalise_epochs": 1}
 

@@ -22,7 +22,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.driver import jobs
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.sweeps import sweep_records
-from fedscale_ext.transport.token import read_token, write_token
+from fedscale_ext.util.token import read_token, write_token
 
 submitit = pytest.importorskip("submitit")
 

@@ -16,7 +16,7 @@ from fedscale_ext.config.job_config import load_config
 from fedscale_ext.driver import jobs, processes
 from fedscale_ext.driver.progress import Display
 from fedscale_ext.driver.run import start
-from fedscale_ext.transport.token import new_token
+from fedscale_ext.util.token import new_token
 
 from .conftest import ROOT, done, heard, processes_of, wait_until
 

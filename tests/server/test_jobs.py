@@ -21,7 +21,7 @@ from fedscale_ext.metrics.job_folder.round_records import read_lines
 from fedscale_ext.report.job.tables import seconds
 from fedscale_ext.server.aggregator import MultiModelAggregator
 from fedscale_ext.training.local_training import MultiModelClient
-from fedscale_ext.transport.token import new_token
+from fedscale_ext.util.token import new_token
 
 FEDTRANS = {"method": "fedtrans", "rounds": 6, "fedtrans.gamma": 1, "fedtrans.delta": 1, "fedtrans.beta": 1e9}
 

@@ -15,7 +15,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.transport import endpoint
 from fedscale_ext.transport.joining import request_offer
 from fedscale_ext.transport.signing import JOINING
-from fedscale_ext.transport.token import new_token
+from fedscale_ext.util.token import new_token
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from fedscale_ext.core.errors import JobFailed, UserError
 from fedscale_ext.transport import wire
 from fedscale_ext.transport.joining import Offer, read_offer, request_offer, wanted_number, write_offer
 from fedscale_ext.transport.signing import JOINING
-from fedscale_ext.transport.token import new_token
 from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.package import VERSION
+from fedscale_ext.util.token import new_token
 
 ARGUMENTS = ["--rounds=3", "--fedtrans.alpha=[1, 2]"]
 

@@ -15,7 +15,7 @@ from fedscale_ext.transport import endpoint
 from fedscale_ext.transport.refused_messages import Refusals
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import Gate, Signer
-from fedscale_ext.transport.token import new_token
+from fedscale_ext.util.token import new_token
 
 METHOD = SERVICE + "CLIENT_REGISTER"
 

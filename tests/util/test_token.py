@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.transport.token import new_token, read_token
+from fedscale_ext.util.token import new_token, read_token
 
 
 def test_a_token_is_new_each_time_and_its_owners_alone(tmp_path: Path) -> None:
