@@ -8,7 +8,7 @@ from fedscale_ext.core.missing_values import mean_of_known, ratios
 
 
 def test_a_mean_leaves_out_missing_values() -> None:
-    assert mean_of_known(np.array([1.0, math.nan, 4.0])) == 2.5
+    assert mean_of_known(np.array([-1.0, math.nan, 4.0])) == 1.5
     assert math.isnan(mean_of_known(np.array([math.nan]))) and math.isnan(mean_of_known(np.zeros(0)))
 
 
