@@ -42,12 +42,15 @@ _MEANINGS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the jobs; return the exit code: 1 if one failed, 2 if data or a method are missing."""
+    """Run the jobs; return the exit code: 1 if one failed, 2 if data or a method are missing, 130 if interrupted."""
     try:
         return benchmark(argv)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("error: the benchmark was stopped; the same command continues it", file=sys.stderr)
+        return 130
 
 
 def benchmark(argv: Sequence[str] | None = None) -> int:

@@ -65,6 +65,12 @@ class MultiModelExecutor(NoPickle, Executor):
     #: Kinds of work that a method has in addition to the common ones (``tasks/kinds.py``).
     kinds: ClassVar[tuple[Kind, ...]] = ()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """TypeError for a subclass that names its clients' class, which the aggregator's class does."""
+        super().__init_subclass__(**options)
+        if "client" in vars(cls) or "Client" in vars(cls):
+            raise TypeError(f"{cls.__name__} names its clients' class; the aggregator's class does, as Client = ...")
+
     def __init__(self, config: JobConfig):
         executor_logging.initiate_client_setting()
         self.config = config

@@ -83,8 +83,10 @@ def write_method(folder: Path, **files: str) -> Path:
          "ImportError: cannot import name 'WorkItm' from 'fedscale_ext.core.types'"),
         ("import json\njson.loads('{')\n", "", "aggregator.py, line 2", "JSONDecodeError: Expecting property name"),
         ("from . import client\n", "def f(:\n    pass\n", "client.py, line 1", "SyntaxError: invalid syntax"),
+        ("from fedscale_ext.method import MultiModelExecutor as Base\nclass Mine(Base):\n    client = 1\n", "",
+         "aggregator.py, line 2", "TypeError: Mine names its clients' class; the aggregator's class does, as Client"),
     ],
-    ids=["module", "neighbour", "name", "library", "syntax"],
+    ids=["module", "neighbour", "name", "library", "syntax", "executor"],
 )  # fmt: skip
 def test_a_method_that_cannot_be_imported_is_told_with_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, aggregator: str, client: str, where: str, what: str

@@ -303,6 +303,8 @@ def test_an_interrupt_of_the_import_ends_in_one_sentence(
         command()
     sentence = "fedscale: the benchmark was stopped; the same command continues it\n"
     assert (end.value.code, *capsys.readouterr()) == (130, "", sentence)
+    code = main(["--tasks", "har", "--method", "fedavg", "--seeds", "1", "--sources", str(sources)])
+    assert (code, *capsys.readouterr()) == (130, "", sentence.replace("fedscale", "error"))
     assert not (tmp_path / "data").exists()
 
 

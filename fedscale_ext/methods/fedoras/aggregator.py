@@ -37,7 +37,7 @@ from fedscale_ext.method import (
 )
 from fedscale_ext.methods.fedoras.bracket_sampling import check_reachable
 from fedscale_ext.methods.fedoras.brackets import brackets_of, upper_only
-from fedscale_ext.methods.fedoras.client import FedorASExecutor
+from fedscale_ext.methods.fedoras.client import FedorASExecutor, fedoras_client
 from fedscale_ext.methods.fedoras.figures import NAMES, fairness_figures, stage_figures, tier_figures
 from fedscale_ext.methods.fedoras.fine_tuning import FineTuning, JobKeys, tier_key, twin_key
 from fedscale_ext.methods.fedoras.params import FedorASParams
@@ -59,6 +59,7 @@ class FedorASAggregator(MultiModelAggregator):
 
     about: ClassVar[About] = About("search", 2023, "a supernet")
     Params: ClassVar[type] = FedorASParams
+    Client: ClassVar[Any] = staticmethod(fedoras_client)
     Executor: ClassVar[type] = FedorASExecutor
     reduces: ClassVar[bool] = False  # each client's operators have weights of their own
     chooses_paths: ClassVar[bool] = True

@@ -150,13 +150,14 @@ class FedorASClient(MultiModelClient):
         return {**figures, "update_weight": model.state_dict(), "returned": returned}
 
 
+def fedoras_client(conf: ClientConfig, bench: Bench) -> MultiModelClient:
+    """Create a client that trains paths, or one that trains its model as it is."""
+    if conf.objective.get("paths") is None and not reads_everywhere(bench.spec(conf.model_key)):
+        return MultiModelClient(conf, bench)
+    return FedorASClient(conf, bench)
+
+
 class FedorASExecutor(MultiModelExecutor):
     """Executor whose clients train a path in each step (section 3.1) or one model (3.3), or judge paths (3.2)."""
 
     kinds: ClassVar[tuple[Kind, ...]] = (Judge(),)
-
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that trains paths, or one that trains its model as it is."""
-        if conf.objective.get("paths") is None and not reads_everywhere(self.bench.spec(conf.model_key)):
-            return MultiModelClient(conf, self.bench)
-        return FedorASClient(conf, self.bench)
