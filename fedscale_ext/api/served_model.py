@@ -7,7 +7,6 @@ client's test samples right.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +25,12 @@ from fedscale_ext.data.store import DataSet, normalised
 from fedscale_ext.metrics.job_folder.model_files import load_model, model_file
 from fedscale_ext.report.job.loading import LoadedJob
 from fedscale_ext.server.method_base.method_traits import reestimates_statistics
-from fedscale_ext.tasks import bn_statistics
 from fedscale_ext.tasks.client_files import newest_file
 from fedscale_ext.tasks.client_tensors import ClientState, SharedTensors
 from fedscale_ext.tasks.evaluation_figures import test_clients
 from fedscale_ext.tasks.tested_tensors import read_tested
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.units import UnitHeader
 
 _BATCH = 256
 _SHARE = 0.02  # of test samples that another machine's rounding may change
@@ -124,10 +123,10 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
     shared, objective = read_tested(job.folder)
     if shared is not None:
         received[SharedTensors.kind] = {0: shared}
-    header: dict[str, Any] = {
+    header: UnitHeader = {
         "members": [key], "clients": [number], "items": [WorkItem(number, key).to_json()], "round": 0,
         "learning_rate": 0.0, "model": key, "objective": objective,
-        bn_statistics.EVENT: reestimates_statistics(method_class(config.job.method), config),
+        "statistics": reestimates_statistics(method_class(config.job.method), config),
     }  # fmt: skip
     network = _build_personal(config, data, key, spec, state, header, received)
     _check(job, number, client, network, data)
@@ -135,7 +134,7 @@ def _personal(job: LoadedJob, number: int, client: str, key: str, spec: ModelSpe
 
 
 def _build_personal(
-    config: JobConfig, data: DataSet, key: str, spec: ModelSpec, state: State, header: dict[str, Any],
+    config: JobConfig, data: DataSet, key: str, spec: ModelSpec, state: State, header: UnitHeader,
     tensors: Mapping[str, Mapping[int, State]],
 ) -> nn.Module:  # fmt: skip
     """Build the network that the job's executor makes for the header of a test of one client, and its ``tensors``."""

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import fedscale.cloud.logger.executor_logging as executor_logging
 import torch
@@ -30,6 +30,7 @@ from fedscale_ext.transport import wire
 from fedscale_ext.transport.executor_link import Connection, Link
 from fedscale_ext.transport.no_pickle import NoPickle
 from fedscale_ext.transport.registration import registration
+from fedscale_ext.transport.units import UnitHeader
 from fedscale_ext.util.code_digest import code_digest
 from fedscale_ext.util.stopwatch import Stopwatch
 from fedscale_ext.util.torch_devices import device_of
@@ -49,7 +50,7 @@ class _Reply:
     """
 
     event: str
-    header: dict[str, Any] = field(default_factory=dict)
+    header: UnitHeader = field(default_factory=UnitHeader)
     tensors: dict[str, dict[int, State]] = field(default_factory=dict)
     lacks_sections: bool = False
     error: Exception | None = None
@@ -84,7 +85,7 @@ class MultiModelExecutor(NoPickle, Executor):
         self.received_stop_request = False
         self.wandb = None
         self.device = device_of(args)
-        self.round = 0
+        self.round: int | str = 0
         self.watch = Stopwatch()
         self.bench = Workbench(self.device)
         self.cache = SectionCache()
@@ -170,7 +171,8 @@ class MultiModelExecutor(NoPickle, Executor):
         if not message:
             return _Reply(event)
         with self.watch("wire"):
-            header, sections = wire.unpack(message)
+            unpacked, sections = wire.unpack(message)
+            header = cast(UnitHeader, unpacked)  # what make_unit wrote
             del message
             cached = self.cache.get(header.get(CACHED, {}))
             if cached is None:  # the unit comes once more, with all sections
@@ -224,7 +226,7 @@ class MultiModelExecutor(NoPickle, Executor):
         """Create the object that runs a client's steps: the method's ``Client``."""
         return self.method.Client(conf, self.bench)
 
-    def _client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
+    def _client_config(self, header: UnitHeader, item: Mapping[str, Any]) -> ClientConfig:
         """A client's configuration: the job's keys, then the item's overrides. Tensors are added by the worker."""
         job, args, overrides = self.config.job, self.args, item["overrides"]
         size = int(self.training_sets.train_sizes[item["client"] - 1])

@@ -28,6 +28,7 @@ from fedscale_ext.training.cohort import Cohort
 from fedscale_ext.training.device_data import DeviceData
 from fedscale_ext.training.local_training import MultiModelClient, train_alone
 from fedscale_ext.training.samples import ClientSamples
+from fedscale_ext.transport.units import UnitHeader
 from fedscale_ext.util.machine_errors import of_machine
 from fedscale_ext.util.stopwatch import Stopwatch
 
@@ -52,7 +53,7 @@ class Worker:
         data: DataSet,
         bench: Workbench,
         client_of: Callable[[ClientConfig], MultiModelClient],
-        client_config: Callable[[Mapping[str, Any], Mapping[str, Any]], ClientConfig],
+        client_config: Callable[[UnitHeader, Mapping[str, Any]], ClientConfig],
         watch: Stopwatch,
         augment: str = "none",
         test_batch: int = 256,
@@ -65,7 +66,7 @@ class Worker:
         #: the tensors that came for the clients of the unit, by kind and index
         self.client_tensors: Mapping[str, Mapping[int, State]] = {}
 
-    def client_configs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
+    def client_configs(self, header: UnitHeader, items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
         """The configurations of the clients of a unit, with the tensors that came for each."""
         by_kind = self.client_tensors
 
@@ -158,7 +159,7 @@ class Worker:
         """The inputs of rows of the data set, on the training device."""
         return self._on_device.samples(rows).x
 
-    def personal_models(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
+    def personal_models(self, header: UnitHeader) -> Iterator[tuple[int, nn.Module]]:
         """Each client of a unit with its personal version of the unit's model, done with before the next is asked for;
         with BatchNorm's statistics of its own training samples, where the unit asks for it."""
         (member,) = header["members"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import grpc
 from fedscale.cloud import commons
@@ -43,7 +43,7 @@ from fedscale_ext.transport.registration import ExecutorInfo, other_code, read_r
 from fedscale_ext.transport.signed_grpc import SignatureCheck
 from fedscale_ext.transport.signing import JOINING, Gate
 from fedscale_ext.transport.unit_retries import UnitTracker
-from fedscale_ext.transport.units import Attempt, Unit
+from fedscale_ext.transport.units import Attempt, Unit, UnitHeader, UnitRequest
 from fedscale_ext.util.code_digest import code_digest
 
 _PING_WAIT_S = 10.0  # longest that a ping waits for work before it is answered with a dummy event
@@ -192,12 +192,12 @@ class Coordinator(NoPickle, Aggregator):
         models: Sequence[str],
         sections: Callable[[Container[str]], Mapping[str, bytes]] | None = None,
         cached: Callable[[ExecutorProcess], Mapping[str, str]] | None = None,
-        **header: Any,
+        **request: Unpack[UnitRequest],
     ) -> Unit:
         """A work unit of this round that needs the states of ``models``; other arguments are those of :class:`Unit`."""
         number = next(self._unit_ids)
-        identity = {"job": self.incarnation, "unit": number, "round": self.round}
-        return Unit(number, event, {**identity, **header}, tuple(models), sections, cached)
+        header: UnitHeader = {"job": self.incarnation, "unit": number, "round": self.round, **request}
+        return Unit(number, event, header, tuple(models), sections, cached)
 
     @overrides
     def CLIENT_REGISTER(self, request: Any, context: Any) -> Any:

@@ -29,7 +29,7 @@ from fedscale_ext.tasks.evaluation_figures import COLUMNS, MASK, figures_section
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.training.local_training import seed_layers
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.units import Unit
+from fedscale_ext.transport.units import Unit, UnitHeader
 
 EVENT = "around_training"  # of a unit that does it, a further event; and the round in its streams' keys
 SECTIONS = ("before", "after")  # of its answer
@@ -77,9 +77,9 @@ class AroundTraining(Kind):
 
     event: ClassVar[str] = EVENT
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
         clients, items = header["clients"], header["items"]
-        unit = {**header, "round": EVENT}
+        unit: UnitHeader = {**header, "round": EVENT}
         mask = bool(header.get(MASK))
         figures = np.zeros((len(SECTIONS), len(clients), len(COLUMNS) * (1 + mask)))  # before and after
         missing: set[int] = set()

@@ -22,7 +22,7 @@ from fedscale_ext.tasks.evaluate import served
 from fedscale_ext.tasks.evaluation_figures import pieces
 from fedscale_ext.tasks.kind import Answer, Dispatcher, JobContext, Kind, Worker
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.units import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit, UnitHeader
 
 EVENT = "statistics"  # of a unit that measures them, in addition to FedScale's events
 SUMS = "sums"  # name of the section that holds them
@@ -171,7 +171,7 @@ class BatchNormStatistics(Kind):
 
     event: ClassVar[str] = EVENT
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
         with worker.watch("statistics"):
             total = client_sums(worker, worker.bench.module(header["model"]), header["clients"])
         return {}, {SUMS: wire.tensors_to_bytes(total)}

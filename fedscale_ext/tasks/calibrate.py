@@ -28,7 +28,7 @@ from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
 from fedscale_ext.tasks.workbench import can_factor
 from fedscale_ext.training.local_training import train_alone
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.units import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit, UnitHeader
 from fedscale_ext.transport.wire import Section, WireError
 from fedscale_ext.util.atomic_files import write_atomic
 from fedscale_ext.util.reading import read_json
@@ -176,7 +176,7 @@ class Calibrate(Kind):
 
     event: ClassVar[str] = EVENT
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
         model = header["model"]
         conf = worker.client_config(header, WorkItem(1, model).to_json())
         trainer = worker.client_of(conf)

@@ -22,8 +22,8 @@ from fedscale_ext.tasks.evaluation_figures import (
     read_figures,
     test_clients,
 )
-from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
-from fedscale_ext.transport.units import Dropped, Unit
+from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, JobContext, Kind, Worker
+from fedscale_ext.transport.units import Dropped, Unit, UnitHeader
 from fedscale_ext.transport.wire import Section
 
 
@@ -34,7 +34,6 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan, by_class:
     """
     job = dispatcher.job
     serving = set(plan.serve)
-    with_auc = by_class and job.config.job.auc
     requests = [
         (key, list(part))
         for key, clients in pairs_to_test(plan, job.task)
@@ -52,12 +51,11 @@ def evaluate(dispatcher: Dispatcher, round: int, plan: EvaluationPlan, by_class:
             members=members(key),
             clients=clients,
             **job.mask_arguments,
-            **({CLASSES: job.task.num_classes} if by_class and key in serving else {}),
-            **({AUC: scored} if with_auc and (scored := _served(plan, key, clients)) else {}),
+            **(_class_figures(job, plan, key, clients) if by_class and key in serving else {}),
         )
         for key, clients in requests
     ]
-    result = Gathered(plan, job.task, job.masks_tests, by_class, with_auc)
+    result = Gathered(plan, job.task, job.masks_tests, by_class, by_class and job.config.job.auc)
     for (key, clients), unit, answer in zip(requests, units, dispatcher.answers(units), strict=True):
         if isinstance(answer, Dropped):
             job.notice(f"round {round}: {len(clients)} clients are not tested on {key}: {answer.reason}")
@@ -75,7 +73,7 @@ class Evaluate(Kind):
 
     event: ClassVar[str] = commons.MODEL_TEST
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
         bench = worker.bench
         scored = frozenset(header.get(AUC, ()))
         how = worker.test_batch, bench.device, bool(header.get(MASK)), header.get(CLASSES), scored
@@ -123,9 +121,10 @@ def served(plan: EvaluationPlan) -> tuple[list[str], np.ndarray]:
     return list(index_of), np.fromiter(map(index_of.__getitem__, plan.serve), np.int64, len(plan.serve))
 
 
-def _served(plan: EvaluationPlan, key: str, clients: Sequence[int]) -> list[int]:
-    """Return those of the clients that are served the model of a key."""
-    return [client for client in clients if plan.serve[client - 1] == key]
+def _class_figures(job: JobContext, plan: EvaluationPlan, key: str, clients: Sequence[int]) -> dict[str, Any]:
+    """Request confusion matrices; if the job has AUC, that of the clients that are served the model of the key."""
+    served = [client for client in clients if plan.serve[client - 1] == key]
+    return {CLASSES: job.task.num_classes, **({AUC: served} if job.config.job.auc and served else {})}
 
 
 class Gathered:

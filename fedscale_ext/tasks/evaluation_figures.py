@@ -5,8 +5,8 @@ of classes that the client has no training samples of set to zero. They are what
 served; the plain ones count for global models, and are also reported.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,13 @@ from fedscale_ext.core.confusion import Confusion, of_samples
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.training.label_mask import masked, present
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.units import UnitHeader
 
 _UNIT_SAMPLES = 4096  # samples of one unit: large batches, yet enough units for several executors
 _FEW_SIZES = ("cuda",)  # types of devices on which batches of tests have few sizes
 COLUMNS = ("correct", "top5", "loss")
 MASKED_COLUMNS = ("masked_correct", "masked_top5", "masked_loss")
-MASK = "mask_test"  # in the header of a unit whose figures have them
+MASK: Final = "mask_test"  # in the header of a unit whose figures have them
 
 
 def pieces(clients: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
@@ -149,7 +150,7 @@ def figures_section(figures: np.ndarray) -> bytes:
     return wire.tensors_to_bytes(columns)
 
 
-def read_figures(header: Mapping[str, Any], section: wire.Section) -> np.ndarray:
+def read_figures(header: UnitHeader, section: wire.Section) -> np.ndarray:
     """Read the result of :func:`figures_section` for the unit of a header; WireError for other columns."""
     names = COLUMNS + MASKED_COLUMNS if header.get(MASK) else COLUMNS
     return np.stack(wire.columns(section, names, torch.float64), axis=1)

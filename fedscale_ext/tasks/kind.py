@@ -9,7 +9,7 @@ attribute ``kinds`` of its executor (``methods/fedoras/judge_task.py``); nothing
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeVar
 
 import numpy as np
 from torch import nn
@@ -26,15 +26,14 @@ from fedscale_ext.tasks.workbench import Workbench
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.samples import ClientSamples
-from fedscale_ext.transport.units import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, MakeUnit, Unit, UnitHeader
 from fedscale_ext.transport.wire import Section
 from fedscale_ext.util.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
-TENSORS = "tensors"  # in a unit's header: the kinds of tensors that come for its clients
-
-CACHED = "cached"  # in a unit's header: names of sections that the executor has, and the labels by which it finds them
+TENSORS: Final = "tensors"  # in a unit's header: the kinds of tensors that come for its clients
+CACHED: Final = "cached"  # in a unit's header: sections that the executor has, by name, and their labels there
 NOT_CACHED = "not_cached"  # in an answer's header: True if one of these is missing; the whole unit is sent again
 SENDER = "sender"  # in an answer's header as the server has it: the process that sent it
 
@@ -54,7 +53,7 @@ class Kind:
     event: ClassVar[str]  #: names the kind in messages
     answer: ClassVar[str] = ""  #: names its answers, where FedScale has another name for them
 
-    def run(self, worker: "Worker", header: dict[str, Any]) -> Answer:
+    def run(self, worker: "Worker", header: UnitHeader) -> Answer:
         """Do one unit on an executor.
 
         Args:
@@ -91,10 +90,10 @@ class Worker(Protocol):
     def client_of(self, conf: ClientConfig) -> MultiModelClient:
         """Return the object that runs the steps of a client."""
 
-    def client_config(self, header: Mapping[str, Any], item: Mapping[str, Any]) -> ClientConfig:
+    def client_config(self, header: UnitHeader, item: Mapping[str, Any]) -> ClientConfig:
         """Return a client's configuration, from a unit's header and one of its items."""
 
-    def client_configs(self, header: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
+    def client_configs(self, header: UnitHeader, items: Sequence[Mapping[str, Any]]) -> list[ClientConfig]:
         """Return the configurations of a unit's clients, with the tensors that came for each."""
 
     def trained(
@@ -119,7 +118,7 @@ class Worker(Protocol):
     def device_inputs(self, rows: np.ndarray) -> Any:
         """Return the inputs of rows of the data set, on the training device."""
 
-    def personal_models(self, header: Mapping[str, Any]) -> Iterator[tuple[int, nn.Module]]:
+    def personal_models(self, header: UnitHeader) -> Iterator[tuple[int, nn.Module]]:
         """Yield each client of a unit with its personal version of the unit's model."""
 
 
@@ -195,7 +194,7 @@ class JobContext:
     learning_rate: Callable[[int], float]  #: of the clients, by round
     download_bytes: Callable[[WorkItem], int]  #: bytes that a client downloads for an item
     upload_bytes: Callable[[WorkItem], int]  #: bytes that a client uploads for an item
-    make_unit: Callable[..., Unit]
+    make_unit: MakeUnit
     notice: Callable[[str], None]  #: tells whoever watches the job
     record: Callable[[str, Any], None]  #: keeps a figure of the round for internals.jsonl
 

@@ -25,7 +25,7 @@ from fedscale_ext.tasks.evaluation_figures import (
     outputs,
 )
 from fedscale_ext.tasks.kind import Answer, Dispatcher, Kind, Worker
-from fedscale_ext.transport.units import Unit
+from fedscale_ext.transport.units import Unit, UnitHeader
 from fedscale_ext.transport.wire import Section
 
 EVENT = "personalise"  # of a unit that does it, a further event; and the round in its streams' keys
@@ -80,15 +80,15 @@ class Personalise(Kind):
 
     event: ClassVar[str] = EVENT
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
-        clients: list[int] = header["clients"]
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
+        clients = header["clients"]
         logits: list[Any] = [None] * len(clients)
         missing: set[int] = set()
         data, bench, batch = worker.data, worker.bench, worker.test_batch
         for number, member in enumerate(header["members"]):
             settings = header.get("objective", {}), header["overrides"]
             items = [WorkItem(client, member, *settings).to_json() for client in clients]
-            unit = {**header, "round": EVENT}
+            unit: UnitHeader = {**header, "round": EVENT}
             confs = worker.client_configs(unit, items)
             index = 0
             for results, states in worker.trained(member, confs, header["cohort"]):

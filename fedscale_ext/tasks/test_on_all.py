@@ -18,7 +18,7 @@ from fedscale_ext.tasks.client_tensors import ClientState
 from fedscale_ext.tasks.evaluation_figures import COLUMNS, figures_section, pieces, test_clients
 from fedscale_ext.tasks.kind import TENSORS, Answer, Dispatcher, Kind, Worker
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.units import Dropped, Unit
+from fedscale_ext.transport.units import Dropped, Unit, UnitHeader
 
 EVENT = "test_on_all"  # of a unit that does it, in addition to FedScale's events
 _UNIT_SAMPLES = 32_768  # of a unit of clients' own versions, about
@@ -68,7 +68,7 @@ class TestOnAll(Kind):
 
     event: ClassVar[str] = EVENT
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
         with worker.watch("evaluation"):
             if ClientState.kind in header.get(TENSORS, ()):
                 figures = np.stack([_sums(worker, [module]) for _, module in worker.personal_models(header)])

@@ -31,7 +31,7 @@ from fedscale_ext.training.resident import CohortState
 from fedscale_ext.training.scaffold import new_variate
 from fedscale_ext.training.update_norms import change_norms
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.units import Unit
+from fedscale_ext.transport.units import Unit, UnitHeader
 
 
 def plan(
@@ -81,7 +81,7 @@ class Train(Kind):
     event: ClassVar[str] = commons.CLIENT_TRAIN
     answer: ClassVar[str] = commons.UPLOAD_MODEL
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
         items = header["items"]
         confs = worker.client_configs(header, items)
         model, most = items[0]["model"], confs[0].max_update_norm

@@ -2,8 +2,8 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 
@@ -18,6 +18,7 @@ from fedscale_ext.training.cuda_graph import recorded_clients
 from fedscale_ext.training.factored import factorable
 from fedscale_ext.training.resident import Cohort, Resident, Start, channels_last_helps
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.units import UnitHeader
 from fedscale_ext.util.machine_errors import of_machine
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Workbench:
         self._networks: dict[ModelSpec, Stacked | Mapped | None] = {}
         self._cohorts: dict[tuple[ModelSpec, bool, str | None], Cohort] = {}
 
-    def keep(self, header: Mapping[str, Any], sections: dict[str, wire.Section]) -> None:
+    def keep(self, header: UnitHeader, sections: dict[str, wire.Section]) -> None:
         """Store the states that came with a unit.
 
         They replace older versions of their models. Each section is dropped as soon as it is read. Transient states of
@@ -149,7 +150,7 @@ class Workbench:
         return self._residents[spec]
 
 
-def can_factor(header: Mapping[str, Any], confs: Sequence[ClientConfig]) -> bool:
+def can_factor(header: UnitHeader, confs: Sequence[ClientConfig]) -> bool:
     """Whether linear weights can be kept as factors (``training/factored.py``).
 
     The optimizer, the use of the update, and the number of rows of the factors decide.

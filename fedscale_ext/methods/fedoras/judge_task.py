@@ -17,7 +17,7 @@ from fedscale_ext.models.supernet.family import Searchable
 from fedscale_ext.tasks.evaluation_figures import COLUMNS, figures_section
 from fedscale_ext.tasks.kind import Answer, Kind, Worker
 from fedscale_ext.transport import wire
-from fedscale_ext.transport.units import Unit
+from fedscale_ext.transport.units import Unit, UnitHeader
 
 EVENT = "judge"  # of such a unit, beside FedScale's events
 
@@ -57,17 +57,18 @@ class Judge(Kind):
 
     event: ClassVar[str] = EVENT
 
-    def run(self, worker: Worker, header: dict[str, Any]) -> Answer:  # noqa: D102
-        module = cast(Searchable, worker.bench.module(header["model"]))
-        paths, judges = [tuple(path) for path in header["paths"]], header["judges"]
+    def run(self, worker: Worker, header: UnitHeader) -> Answer:  # noqa: D102
+        request: Mapping[str, Any] = header  # what header_of wrote
+        module = cast(Searchable, worker.bench.module(request["model"]))
+        paths, judges = [tuple(path) for path in request["paths"]], request["judges"]
         figures = []
         with worker.watch("evaluation"):
-            for number, rows in enumerate(_samples(worker, header)):
+            for number, rows in enumerate(_samples(worker, request)):
                 indices = list(range(len(paths))) if judges is None else np.flatnonzero(judges[number]).tolist()
                 sums = np.zeros((len(paths), len(COLUMNS)))
                 sums[indices] = path_figures(
                     module, [paths[index] for index in indices], _Batches(worker, rows),
-                    recalibrate=header["recalibrate"],
+                    recalibrate=request["recalibrate"],
                 )  # fmt: skip
                 figures.append(sums)
         return {}, {"figures": figures_section(np.concatenate(figures))}
@@ -79,15 +80,15 @@ class Judge(Kind):
             raise wire.WireError("a judgement has one section, figures")
 
 
-def _samples(worker: Worker, header: Mapping[str, Any]) -> Iterator[np.ndarray]:
+def _samples(worker: Worker, request: Mapping[str, Any]) -> Iterator[np.ndarray]:
     """Row numbers of each set of samples, int64 [samples]."""
-    data, share, seed = worker.data, header["share"], worker.seed
-    if header["clients"] is not None:
-        for client in header["clients"]:
+    data, share, seed = worker.data, request["share"], worker.seed
+    if request["clients"] is not None:
+        for client in request["clients"]:
             rows = data.train_rows(client)
             yield rows[hold_out(len(rows), share, seed, client)[1]]
         return
-    held = validation_rows(data.train_sizes, share, seed, header["fraction"])
+    held = validation_rows(data.train_sizes, share, seed, request["fraction"])
     yield np.concatenate([data.train_rows(client)[rows] for client, rows in enumerate(held, start=1)])
 
 

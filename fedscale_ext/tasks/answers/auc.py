@@ -4,8 +4,7 @@ A unit asks for it by its header's ``auc``, which lists the clients whose scores
 model. Only the last test of a job with the key ``auc`` does.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Final
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from fedscale_ext.core.auc import AucSums, bins_of, from_tensors, to_tensors
 from fedscale_ext.core.confusion import Confusion
 from fedscale_ext.tasks.answers.confusion import CLASSES
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.units import UnitHeader
 
-AUC = "auc"  # in the header of a unit, and the section of its answer
+AUC: Final = "auc"  # in the header of a unit, and the section of its answer
 
 
 def auc_section(sums: AucSums) -> bytes:
@@ -22,7 +22,7 @@ def auc_section(sums: AucSums) -> bytes:
     return wire.tensors_to_bytes(to_tensors(sums))
 
 
-def read_auc(header: Mapping[str, Any], section: wire.Section) -> AucSums:
+def read_auc(header: UnitHeader, section: wire.Section) -> AucSums:
     """Read the result of :func:`auc_section` for the unit of a header; WireError for anything else."""
     try:
         return from_tensors(wire.bytes_to_tensors(section), header[CLASSES])
@@ -30,7 +30,7 @@ def read_auc(header: Mapping[str, Any], section: wire.Section) -> AucSums:
         raise wire.WireError(str(error)) from None
 
 
-def check_auc(header: Mapping[str, Any], section: wire.Section, confusion: Confusion) -> None:
+def check_auc(header: UnitHeader, section: wire.Section, confusion: Confusion) -> None:
     """Raise WireError unless a section has sums of the samples that the unit's confusion matrices count."""
     sums = read_auc(header, section)
     asked = set(header[AUC])

@@ -4,15 +4,15 @@ A unit asks for them by its header's ``classes``, only in the last test of a job
 an answer grows by a few bytes a test sample.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Final
 
 import numpy as np
 
 from fedscale_ext.core.confusion import Confusion, from_tensors, to_tensors
 from fedscale_ext.transport import wire
+from fedscale_ext.transport.units import UnitHeader
 
-CLASSES = "classes"  # in the header of a unit whose answer has them: the number of classes
+CLASSES: Final = "classes"  # in the header of a unit whose answer has them: the number of classes
 SECTION = "confusion"
 
 
@@ -21,7 +21,7 @@ def confusion_section(confusion: Confusion) -> bytes:
     return wire.tensors_to_bytes(to_tensors(confusion))
 
 
-def read_confusion(header: Mapping[str, Any], section: wire.Section) -> Confusion:
+def read_confusion(header: UnitHeader, section: wire.Section) -> Confusion:
     """Read the result of :func:`confusion_section` for the unit of a header; WireError for anything else."""
     try:
         return from_tensors(wire.bytes_to_tensors(section), header[CLASSES])
@@ -29,9 +29,7 @@ def read_confusion(header: Mapping[str, Any], section: wire.Section) -> Confusio
         raise wire.WireError(str(error)) from None
 
 
-def check_confusion(
-    header: Mapping[str, Any], section: wire.Section, counts: np.ndarray, correct: np.ndarray
-) -> Confusion:
+def check_confusion(header: UnitHeader, section: wire.Section, counts: np.ndarray, correct: np.ndarray) -> Confusion:
     """Return the matrices of a section; WireError unless they are of so many test samples and correct answers.
 
     Args:
