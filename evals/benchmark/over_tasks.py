@@ -23,7 +23,8 @@ class RowOverTasks:
         label: Its label.
         by_task: Its jobs by task, of the tasks on which it has three seeds.
         baseline: The baseline's jobs by task.
-        rank: Mean of its ranks among the methods that have all tasks; NaN if it has not, or is no method.
+        rank: Mean of its ranks among the methods that have all tasks; NaN if it lacks one. That of a floor or a ceiling
+            is the rank that it would have if it were a method.
     """
 
     label: str
@@ -84,19 +85,30 @@ def _accuracy(entry: Entry) -> float:
 def rows_over_tasks(runs: Sequence[Measurement]) -> list[RowOverTasks]:
     """Return the rows with three seeds on a judging task: methods by mean rank, then floors and ceilings by accuracy.
 
-    Methods that lack a task have no rank and follow those that have one.
+    Rows that lack a task have no rank. Methods without one follow those that have one.
     """
     tasks = {task: {row.label: row for row in complete(entries(runs, task)) if not row.is_again} for task in JUDGING}
     labels = {label: None for rows in tasks.values() for label in rows}
     on_all = [label for label in labels if all(label in rows for rows in tasks.values())]
-    known = [ranks([rows[label] for label in on_all]) for rows in tasks.values()]
+    methods = [label for label in on_all if not row_of(label).reference]
     baseline = {task: rows[BASELINE] for task, rows in tasks.items() if BASELINE in rows}
     over_tasks = []
     for label in labels:
         by_task = {task: rows[label] for task, rows in tasks.items() if label in rows}
-        rank = float(np.mean([of_task[label].mean() for of_task in known])) if label in known[0] else np.nan
+        rank = _rank_among(methods, label, list(tasks.values())) if label in on_all else np.nan
         over_tasks.append(RowOverTasks(label, by_task, baseline, rank))
-    return sorted(over_tasks, key=lambda row: (row.is_reference, row.rank if row.rank > 0 else np.inf, -row.accuracy))
+    return sorted(over_tasks, key=_order)
+
+
+def _rank_among(methods: Sequence[str], label: str, tasks: Sequence[Mapping[str, Entry]]) -> float:
+    """Mean over tasks of the rank that a row has beside the methods, or as one of them."""
+    labels = dict.fromkeys([*methods, label])
+    return float(np.mean([ranks([rows[other] for other in labels], also=label)[label].mean() for rows in tasks]))
+
+
+def _order(row: RowOverTasks) -> tuple[bool, float, float]:
+    by_rank = not row.is_reference and not np.isnan(row.rank)
+    return row.is_reference, row.rank if by_rank else np.inf, -row.accuracy
 
 
 def best_of_families(rows: Sequence[RowOverTasks]) -> list[RowOverTasks]:

@@ -10,7 +10,15 @@ from evals.benchmark.methods import ROWS
 from evals.benchmark.over_tasks import RowOverTasks, best_of_families, rows_over_tasks
 from evals.benchmark.picture import picture, picture_over_tasks
 from evals.benchmark.standing import entries
-from evals.benchmark.table import accuracy_cells, better_but_beyond, cost_cells, markdown, short_cells
+from evals.benchmark.table import (
+    accuracy_cells,
+    better_but_beyond,
+    chance_sentences,
+    cost_cells,
+    difference_cells,
+    markdown,
+    short_cells,
+)
 from evals.benchmark.tasks import BENCHMARK, TASKS
 from evals.paper.blocks import with_block
 from evals.paper.measurement import Measurement
@@ -33,17 +41,27 @@ from [runs.jsonl](runs.jsonl). [README](README.md) says what the tasks are. Rows
   Only tasks that can judge methods have ranks.
 - **rate**: the learning rate; on UCI HAR the best of three, on MNIST of two.
 - **(80 % beyond)**: 80 % of the clients train more than their devices afford.
-- **TMACs**: multiply-accumulates of all clients' training.
+- **pooled**: one model, trained on all clients' samples together with the same MACs.
+- **TMACs**: 10^12 multiply-accumulates, of all clients' training.
 - **MB up, MB down**: what all clients sent and received.
 - **device MB**: memory of a training step of the largest model that a client has.
 - **virtual s**: seconds that the clients' devices would take.
 - **server TMACs, server s**: the server's work (–: not counted in older jobs), and its seconds on the run's machine.
+"""
+_DIFFERENCES = """## Above FedAvg with the weakest device's model
+
+Points of accuracy on clients' own test samples: mean over seeds of the differences with the same seed ± half of
+Student's 95 % interval. **Bold**: the interval does not contain zero; the difference is *beyond chance*.
 """
 
 
 def results_page(runs: Sequence[Measurement]) -> str:
     """Return the text of ``results.md``."""
     lines = _HEAD.split("\n")
+    over_tasks = rows_over_tasks(runs)
+    if any(row.baseline for row in over_tasks):
+        lines += [*_DIFFERENCES.split("\n"), chance_sentences(over_tasks), ""]
+        lines += [*markdown(difference_cells(over_tasks)), ""]
     for name, task in TASKS.items():
         rows = entries(runs, name)
         if rows:

@@ -83,13 +83,15 @@ def complete(rows: Sequence[Entry]) -> list[Entry]:
     return [row for row in rows if len(row.runs) >= _SEEDS]
 
 
-def ranks(rows: Sequence[Entry]) -> dict[str, np.ndarray]:
+def ranks(rows: Sequence[Entry], also: str = "") -> dict[str, np.ndarray]:
     """Return the rank of each method for each seed that all have, 1 the best, by its row's name.
+
+    ``also`` is the label of a floor or a ceiling that is ranked as if it were a method.
 
     Ties share the mean of ranks. Rows with fewer than three seeds have no rank, unless all have fewer: the others would
     lose seeds by them.
     """
-    methods = [row for row in rows if not row_of(row.label).reference]
+    methods = [row for row in rows if row.label == also or not row_of(row.label).reference]
     least = min(_SEEDS, max((len(row.runs) for row in methods), default=0))
     methods = [row for row in methods if len(row.runs) >= least]
     if not methods:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from evals.benchmark.methods import row_of
-from evals.benchmark.over_tasks import RowOverTasks, above_their_family
+from evals.benchmark.over_tasks import BASELINE, RowOverTasks, above_their_family
 from evals.benchmark.standing import OWN, Entry, ranks
 from evals.benchmark.tasks import JUDGING, TASKS
 
@@ -22,7 +22,7 @@ _ACCURACIES = {  # heading -> (figure, digits)
     "at 50 %": ("own % at 50", 1),
 }
 _COSTS = {  # heading -> (figure, digits, factor)
-    "TMACs": ("client TMACs", 2, 1),
+    "TMACs": ("client TMACs", 3, 1),
     "MB up": ("up MB", 1, 1),
     "MB down": ("down MB", 1, 1),
     "device MB": ("device MB", 2, 1),
@@ -66,14 +66,57 @@ def cost_cells(rows: Sequence[Entry]) -> list[list[str]]:
 
 def short_cells(rows: Sequence[RowOverTasks]) -> list[list[str]]:
     """Return the table over the judging tasks: its headings, then a row each, in the order of ``rows``."""
-    of_tasks = [heading for task in JUDGING for heading in (f"{TASKS[task].short_title} %", "worst tenth %")]
+    titles = [TASKS[task].short_title for task in JUDGING]
+    of_tasks = [heading for title in titles for heading in (f"{title} %", f"{title}, worst tenth %")]
     lines = [["method", "family", "rank", *of_tasks, "traffic"]]
     for row in rows:
         accuracies: list[str] = []
         for task in JUDGING:
             accuracies += _own_and_worst(row.by_task[task]) if task in row.by_task else ["–", "–"]
-        lines.append([row.title, row.family, _number(row.rank, 1), *accuracies, _number(row.traffic, 2)])
+        rank = f"({row.rank:.1f})" if row.is_reference and row.rank > 0 else _number(row.rank, 1)
+        lines.append([row.title, row.family, rank, *accuracies, _number(row.traffic, 2)])
     return lines
+
+
+def difference_cells(rows: Sequence[RowOverTasks]) -> list[list[str]]:
+    """Return the table of points above the baseline by task; bold where the interval does not contain zero."""
+    lines = [["method", *(TASKS[task].short_title for task in JUDGING)]]
+    for row in rows:
+        if row.label != BASELINE:
+            points = [row.above_baseline(task) if task in row.by_task else np.array([]) for task in JUDGING]
+            lines.append([row.title, *map(_difference, points)])
+    return lines
+
+
+def _difference(points: np.ndarray) -> str:
+    if len(points) < 2:
+        return "–"
+    text = f"{points.mean():.1f} ± {half_interval(points):.1f}"
+    return f"**{text}**" if is_beyond_chance(points) else text
+
+
+def chance_sentences(rows: Sequence[RowOverTasks]) -> str:
+    """Return how many methods within devices' capacity are above and below the baseline beyond chance."""
+    methods = [row for row in rows if not row.is_reference and row.beyond == 0]
+    points = [row.above_baseline(task) for row in methods for task in row.by_task if task in row.baseline]
+    beyond = [each.mean() for each in points if len(each) > 1 and is_beyond_chance(each)]
+    above = sum(mean > 0 for mean in beyond)
+    return (
+        f"Of the {len(points)} differences of methods within devices' capacity, {above} above zero and "
+        f"{len(beyond) - above} below are beyond chance. If no method differed from the baseline, about "
+        f"{0.025 * len(points):.1f} of each would be beyond chance nevertheless: intervals are not corrected for their "
+        "number."
+    )
+
+
+def half_interval(values: np.ndarray) -> float:
+    """Return half of Student's 95 % interval of the mean of float64 [2 or more]."""
+    return float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def is_beyond_chance(differences: np.ndarray) -> bool:
+    """Whether the 95 % interval of the mean of differences does not contain zero."""
+    return bool(abs(differences.mean()) > half_interval(differences))
 
 
 def _own_and_worst(entry: Entry) -> list[str]:
@@ -119,5 +162,5 @@ def _rank(values: np.ndarray | None, last: int) -> str:
     mean = values.mean()
     if len(values) == 1:
         return f"{mean:.1f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    half = half_interval(values)
     return f"{mean:.1f} ({max(1, mean - half):.1f} to {min(last, mean + half):.1f})"

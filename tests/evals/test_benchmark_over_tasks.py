@@ -36,7 +36,8 @@ def test_ranks_are_among_the_methods_that_have_all_tasks() -> None:
     rows = rows_over_tasks(runs())
     assert [row.label for row in rows] == ["FjORD", "HeteroFL", "Hermes", BASELINE]  # FD has two seeds
     assert [row.rank for row in rows[:2]] == pytest.approx([7 / 6, 11 / 6])
-    assert all(np.isnan(row.rank) for row in rows[2:])
+    assert np.isnan(rows[2].rank)
+    assert rows[3].rank == pytest.approx(8 / 3)  # the baseline's, were it a third method: 3, 3, 3 and 2, 3, 2
 
 
 def test_rows_are_compared_with_the_baseline_of_the_same_seed() -> None:
@@ -49,9 +50,25 @@ def test_rows_are_compared_with_the_baseline_of_the_same_seed() -> None:
 
 def test_a_table_has_a_dash_where_a_row_lacks_a_task() -> None:
     heads, *shown = table.short_cells(rows_over_tasks(runs()))
-    assert heads == ["method", "family", "rank", "UCI HAR %", "worst tenth %", "MNIST %", "worst tenth %", "traffic"]
+    accuracies = ["UCI HAR %", "UCI HAR, worst tenth %", "MNIST %", "MNIST, worst tenth %"]
+    assert heads == ["method", "family", "rank", *accuracies, "traffic"]
     assert shown[0] == ["FjORD", "width", "1.2", "62.3 ± 11.1", "2.0", "44.7 ± 5.5", "2.0", "1.00"]
     assert shown[2] == ["Hermes", "pruning", "–", "90.0 ± 0.0", "2.0", "–", "–", "1.00"]
+    assert shown[3][:3] == [BASELINE, "floors and ceilings", "(2.7)"]
+
+
+def test_differences_from_the_baseline_beyond_chance_are_bold_and_counted() -> None:
+    rows = rows_over_tasks([*runs(), *jobs("FedSkel", "har", [90.0, 91.0, 92.0], beyond=15)])
+    heads, *shown = table.difference_cells(rows)
+    assert heads == ["method", "UCI HAR", "MNIST"]
+    # t(0.975, 2) = 4.3027; of 2, 1, 4: 4.3027 * sqrt(7 / 3) / sqrt(3)
+    assert shown[0] == ["FjORD", "2.3 ± 3.8", "4.7 ± 13.7"]
+    assert ["HeteroFL", "2.0 ± 2.5", "-3.3 ± 28.7"] in shown
+    assert ["Hermes", "**30.0 ± 24.8**", "–"] in shown
+    assert BASELINE not in [row[0] for row in shown]
+    sentences = table.chance_sentences(rows)  # FjORD and HeteroFL twice, Hermes; not FedSkel, beyond capacity
+    assert sentences.startswith("Of the 5 differences of methods within devices' capacity, 1 above zero and 0 below ")
+    assert "about 0.1 of each" in sentences
 
 
 def test_a_row_beyond_what_devices_afford_stands_for_no_family_that_has_another_one() -> None:
