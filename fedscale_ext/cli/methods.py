@@ -1,12 +1,10 @@
 """``fedscale methods``: what can train; a method's hyperparameters; models that a job made; a new method."""
 
-import dataclasses
 import inspect
-import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +12,6 @@ from fedscale_ext.cli import complete
 from fedscale_ext.cli.command_group import CommandGroup
 from fedscale_ext.cli.new_method import Kind, write_skeleton
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.util.ranges import values
 
 app = typer.Typer(cls=CommandGroup)
 
@@ -41,17 +38,16 @@ def options(
 
     Example: fedscale methods options fedtrans
     """
-    from fedscale_ext.config.meanings import introduction
+    from fedscale_ext.config.meanings import hyperparameters, introduction
     from fedscale_ext.config.methods import method_class
     from fedscale_ext.driver.tables import console, print_table
 
     chosen: Any = method_class(method)
     params = chosen.Params
     out = console()
-    rows = _params(method, params)
+    rows = [[f"{method}.{key.name}", key.default, key.values, key.meaning] for key in hyperparameters(method, params)]
     if rows:
-        titles = ["name", "default", "values", "meaning"]
-        print_table(out, titles, [[f"{method}.{name}", *more] for name, *more in rows], sentences=True)
+        print_table(out, ["name", "default", "values", "meaning"], rows, sentences=True)
     else:
         out.print(f"{method} has no hyperparameters of its own", highlight=False)
     if about := introduction(params):
@@ -188,26 +184,3 @@ def list_methods() -> None:
     print_table(out, ["method", "family", "year", "needs", "what it is"], rows)
     if out.is_terminal:
         out.print("\nhyperparameters of one: fedscale methods options METHOD", highlight=False)
-
-
-def _params(method: str, params: type) -> list[list[str]]:
-    """Name, default, values and meaning of each field of a method's dataclass of hyperparameters."""
-    from fedscale_ext.config.meanings import meanings
-    from fedscale_ext.config.method_switches import read_only_with
-
-    result = []
-    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
-    for field in dataclasses.fields(params):
-        default = "required"
-        if field.default is not dataclasses.MISSING:
-            default = _written(field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            default = _written(field.default_factory())
-        meaning = f"{texts[field.name]} {read_only_with(method, field.name)}".rstrip()
-        result.append([field.name, default, values(hints[field.name]), meaning])
-    return result
-
-
-def _written(value: Any) -> str:
-    """As one writes it in a configuration."""
-    return json.dumps(value) if isinstance(value, bool | list | tuple | None) else str(value)

@@ -1,4 +1,4 @@
-"""Reads the meanings of hyperparameters from the docstring of a method's dataclass.
+"""Reads hyperparameters, with their meanings, from a method's dataclass and its docstring.
 
 The docstring is in Google's style: a first line, paragraphs if any, and ``Attributes:`` with an entry per field. A
 dataclass describes its own fields; those that it inherits are described by its base, unless it says more of them.
@@ -8,9 +8,37 @@ import dataclasses
 import inspect
 import re
 import textwrap
+from typing import NamedTuple, get_type_hints
+
+from fedscale_ext.config.method_switches import read_only_with
+from fedscale_ext.util.ranges import value_text, values
 
 # a name, its type if the author repeats it, and text that goes on in deeper lines
 _ENTRY = re.compile(r"^(\w+)(?: \([^)\n]*\))?: (.*(?:\n +.*)*)", re.M)
+
+
+class Hyperparameter(NamedTuple):
+    """Texts on a hyperparameter: its name, the values that it may have, its default or "required", and its meaning."""
+
+    name: str
+    values: str
+    default: str
+    meaning: str
+
+
+def hyperparameters(method: str, params: type) -> list[Hyperparameter]:
+    """Return the hyperparameters of a method: each field of its dataclass ``params``."""
+    result = []
+    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
+    for field in dataclasses.fields(params):
+        default = "required"
+        if field.default is not dataclasses.MISSING:
+            default = value_text(field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            default = value_text(field.default_factory())
+        meaning = f"{texts[field.name]} {read_only_with(method, field.name)}".rstrip()
+        result.append(Hyperparameter(field.name, values(hints[field.name]), default, meaning))
+    return result
 
 
 def meanings(params: type) -> dict[str, str]:

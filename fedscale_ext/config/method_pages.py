@@ -4,17 +4,13 @@ A page of several methods has a block of the hyperparameters that these share, a
 Run ``python -m fedscale_ext.config.method_pages docs/methods/*.md`` after changing a hyperparameter.
 """
 
-import dataclasses
 import re
 import sys
 from pathlib import Path
-from typing import get_type_hints
 
-from fedscale_ext.config.meanings import check_meanings, introduction, meanings
-from fedscale_ext.config.method_switches import read_only_with
+from fedscale_ext.config.meanings import check_meanings, hyperparameters, introduction
 from fedscale_ext.config.methods import method_class
 from fedscale_ext.config.reference import entry
-from fedscale_ext.util.ranges import values
 
 # the entries of one method; its name stands in the first mark
 _BLOCK = re.compile(r"(<!-- hyperparameters of (\w+): .*? -->\n).*?(<!-- end of hyperparameters -->)", re.S)
@@ -64,12 +60,7 @@ def _entries(method: str, prefix: str) -> dict[str, str]:
     """Return the entry of each hyperparameter of a method as Markdown, by its name; keys begin with ``prefix``."""
     params = _params(method)
     check_meanings(params)
-    hints, texts = get_type_hints(params, include_extras=True), meanings(params)
-    return {
-        field.name: entry(f"{prefix}.{field.name}", values(hints[field.name]), field.default,
-                          f"{texts[field.name]} {read_only_with(method, field.name)}".rstrip())
-        for field in dataclasses.fields(params)
-    }  # fmt: skip
+    return {name: entry(f"{prefix}.{name}", *texts) for name, *texts in hyperparameters(method, params)}
 
 
 def _shared(methods: list[str]) -> dict[str, str]:

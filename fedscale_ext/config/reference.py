@@ -3,13 +3,10 @@
 Run ``python -m fedscale_ext.config.reference > docs/configuration.md`` after changing a key.
 """
 
-import json
-from typing import Any
-
 from fedscale_ext.config.arguments import allowed, default_of, fedscale_actions
 from fedscale_ext.config.key_groups import FEDSCALE_MEANINGS, GROUPS
 from fedscale_ext.config.keys import JobKeys
-from fedscale_ext.util.ranges import values
+from fedscale_ext.util.ranges import value_text, values
 
 _HEAD = """# Configuration
 
@@ -60,7 +57,7 @@ here, such as `num_loaders` and `weight_decay`, and a note says so. The differen
 """
 
 # each key of a job or method is an entry of this form
-_ENTRY = "- **`{key}`** · {values} · {default}<br>\n  {meaning}"
+_ENTRY = "- **`{key}`** · {values} · default `{default}`<br>\n  {meaning}"
 
 
 def reference() -> str:
@@ -81,16 +78,15 @@ def reference() -> str:
 def _job_entry(key: str) -> str:
     field = JobKeys.model_fields.get(key)
     if field is not None:
-        allowed_values, default = values(field.annotation, field.metadata), field.default
+        allowed_values, default = values(field.annotation, field.metadata), value_text(field.default)
         return entry(key, allowed_values, default, field.description or "")
     action = fedscale_actions()[key]
-    return entry(key, allowed(key, action), default_of(key, action), FEDSCALE_MEANINGS[key])
+    return entry(key, allowed(key, action), value_text(default_of(key, action)), FEDSCALE_MEANINGS[key])
 
 
-def entry(key: str, allowed_values: str, default: Any, meaning: str) -> str:
+def entry(key: str, allowed_values: str, default: str, meaning: str) -> str:
     """Return a key's entry as Markdown."""
-    shown = json.dumps(default) if isinstance(default, bool | list | tuple | None) else str(default)
-    return _ENTRY.format(key=key, values=allowed_values, default=f"default `{shown}`", meaning=meaning)
+    return _ENTRY.format(key=key, values=allowed_values, default=default, meaning=meaning)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 ``lr: Annotated[float, Range(above=0)] = 0.1`` is a hyperparameter above zero. Common ranges have names below.
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -95,6 +96,11 @@ def values(hint: Any, more: Iterable[Any] = ()) -> str:
         return " or ".join(values(member, more) for member in get_args(hint))
     limits = _of(more).words if hint in (int, float) else ""
     return f"{words[hint]} {limits}".strip()
+
+
+def value_text(value: Any) -> str:
+    """Return a value as a configuration writes it."""
+    return json.dumps(value) if isinstance(value, bool | list | tuple | None) else str(value)
 
 
 def _range(hint: Any) -> Range | None:
