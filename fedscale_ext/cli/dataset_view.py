@@ -1,13 +1,14 @@
 """What the ``fedscale dataset`` commands print: a bar while they work, what was imported, what a folder holds."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
 from fedscale_ext.core.errors import one_line
+from fedscale_ext.data.progress import Progress
 
 if TYPE_CHECKING:
     from fedscale_ext.data.importing.writer import Written
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from fedscale_ext.data.layout.verify import Verification
     from fedscale_ext.data.store import DataSet
 
-Progress = Callable[[int, int], None]
 _NAMES_SHOWN = 10
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from fedscale_ext.config.data_settings import data_settings
 from fedscale_ext.config.job_config import JobConfig, set_aside
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.layout.files import names_in, read_description
 from fedscale_ext.data.majority import majority_labels
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.data.public import PublicData, of_another_folder, of_the_same_task
 from fedscale_ext.data.public_draw import PublicDraw
 from fedscale_ext.data.store import TEST_CSV, DataSet, open_data_set

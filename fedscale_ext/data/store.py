@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.importing.notes import alike_note, shared_note
 from fedscale_ext.data.layout.decoded_folder import open_decoded
 from fedscale_ext.data.layout.files import gaps_note, names_in
 from fedscale_ext.data.layout.label_names import contradiction_notes, skipped_notes
 from fedscale_ext.data.layout.labels import spent_note, untrained_note
 from fedscale_ext.data.layout.split import check_fraction, group, held_out_mask
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.data.public_draw import PublicDraw, choose
 from fedscale_ext.data.registry import Shape, normalisation
 from fedscale_ext.util.text_columns import pack_texts

@@ -11,7 +11,7 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from fedscale_ext.config.methods import method_class
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import Emit, print_event
 from fedscale_ext.data.job_data import check_same_data, data_arguments, open_job_data
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.data.store import DataSet
 from fedscale_ext.entry.in_process import without_port
 from fedscale_ext.entry.launch import prepare_process, run_guarded
@@ -48,7 +49,7 @@ class DataSets:
     def __init__(self) -> None:
         self._opened: dict[str, DataSet] = {}
 
-    def of(self, config: JobConfig, progress: Callable[[int, int], None]) -> DataSet:
+    def of(self, config: JobConfig, progress: Progress) -> DataSet:
         """The data set of a job; ``progress`` hears of samples decoded. UserError as ``open_data_set``."""
         key = repr(data_arguments(config.echo()))
         if key not in self._opened:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,15 +21,13 @@ from fedscale_ext.data.decoding.images import DECODER_VERSION
 from fedscale_ext.data.decoding.sample_files import VALUES, decode_sample
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.layout.sample_csv import SampleTable
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.util.reading import open_plain, read_json
 from fedscale_ext.util.temporary_folders import clear_abandoned, new_folder
 
 FOLDER = ".fedscale_ext_cache"
 _MOST_NOTES = 20
-
-Progress = Callable[[int, int], None]
-"""Called with (samples done, samples in all); the latter is 0 while unknown."""
 
 
 @dataclass(frozen=True)

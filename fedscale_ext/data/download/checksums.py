@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.download.catalogue import File
-from fedscale_ext.data.download.transfer import HostError, Progress
+from fedscale_ext.data.download.transfer import HostError
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.util.atomic_files import refusing, write_atomic
 from fedscale_ext.util.reading import read_json
 

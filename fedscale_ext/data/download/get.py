@@ -12,7 +12,8 @@ from urllib.parse import quote
 from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.download import checksums, transfer
 from fedscale_ext.data.download.catalogue import Downloadable, File, MirroredFiles
-from fedscale_ext.data.download.transfer import HostError, Patience, Progress, RemoteFile
+from fedscale_ext.data.download.transfer import HostError, Patience, RemoteFile
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.util.locks import lock
 
 PARQUET = "pyarrow is missing, which reads parquet: pip install pyarrow"

@@ -12,17 +12,16 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.util.package import VERSION
 from fedscale_ext.util.reading import read_json
 
-Progress = Callable[[int, int], None]
 _BLOCK = 1 << 18
 _FORTH = 1 << 20  # bytes that count as getting forth: the tries begin anew
 _REDIRECTS = (301, 302, 303, 307, 308)

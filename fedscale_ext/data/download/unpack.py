@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from fedscale_ext.core.errors import UserError
+from fedscale_ext.data.progress import Progress
 
-Progress = Callable[[int, int], None]
 _PICKLES = (".pkl", ".pickle", ".pth", ".pt", ".joblib")
 _MOST_FILES = 4_000_000
 _DEEPEST = 16

@@ -44,10 +44,11 @@ from fedscale_ext.data.importing.options import (
 )
 from fedscale_ext.data.importing.relayout import LayoutSource
 from fedscale_ext.data.importing.sole_writer import sole_writer
-from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written, report_progress
+from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written
 from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.layout.files import describe
 from fedscale_ext.data.layout.labels import number_classes
+from fedscale_ext.data.progress import report_progress
 from fedscale_ext.data.registry import KnownDataSet, Shape, canonical, known
 
 _ANY, _NPZ, _TEXT, _SPEECH = ImportOptions(), NpzOptions(), TextOptions(), SpeechOptions()

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import with_channels
-from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.formats.npz_file import CLASS_NAMES
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.partition import Partition
 from fedscale_ext.data.importing.shift import Shift
 from fedscale_ext.data.layout.split import check_fraction
+from fedscale_ext.data.progress import Progress
 from fedscale_ext.data.registry import KnownDataSet
 
 StrPath = str | os.PathLike[str]

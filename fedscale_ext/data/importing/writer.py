@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.decoding.sample_files import VALUES, ending, read_written, write_sample
 from fedscale_ext.data.formats.source import Source
 from fedscale_ext.data.importing.allocation import Allocation
@@ -314,9 +313,3 @@ class LayoutWriter:
         os.rename(self._folder, self.out_dir)
         if old is not None:
             shutil.rmtree(old, ignore_errors=True)
-
-
-def report_progress(progress: Progress | None, done: int, total: int) -> None:
-    """Report progress every 256 samples and at the end (``total`` 0: not known)."""
-    if progress is not None and (done % 256 == 0 or done == total):
-        progress(done, total)

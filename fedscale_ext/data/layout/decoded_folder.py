@@ -3,10 +3,11 @@
 import os
 from dataclasses import dataclass, replace
 
-from fedscale_ext.data.decoding.cache import Cached, Progress, open_cache
+from fedscale_ext.data.decoding.cache import Cached, open_cache
 from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.layout.files import Description, describe, read_layout
 from fedscale_ext.data.layout.sample_csv import SampleTable
+from fedscale_ext.data.progress import Progress
 
 
 @dataclass(frozen=True)

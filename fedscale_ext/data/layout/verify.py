@@ -6,16 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.decoding.sample_files import decode_sample
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.notes import client_notes, shared_note
-from fedscale_ext.data.importing.writer import report_progress
 from fedscale_ext.data.layout.data_folder import data_folder
 from fedscale_ext.data.layout.files import describe, gaps_note, names_in, notes_in, read_layout
 from fedscale_ext.data.layout.label_names import contradictions, skipped_notes
 from fedscale_ext.data.layout.labels import untrained_note
 from fedscale_ext.data.layout.sample_csv import SampleTable
+from fedscale_ext.data.progress import Progress, report_progress
 from fedscale_ext.data.registry import Shape
 from fedscale_ext.data.wording import counted
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.streams import stream
-from fedscale_ext.data.decoding.cache import Progress
 from fedscale_ext.data.importing.allocation import Allocation
 from fedscale_ext.data.importing.sole_writer import sole_writer
-from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written, report_progress
+from fedscale_ext.data.importing.writer import LayoutWriter, Written, already_written
+from fedscale_ext.data.progress import Progress, report_progress
 from fedscale_ext.data.registry import CHARACTERS, DIGITS
 from fedscale_ext.data.synthetic.glyphs import draw, writer_style
 
