@@ -76,7 +76,7 @@ def submit(
             if resume and has_finished(config, before, before.log_dir, display.notice):
                 return 0
         if last:
-            jobs.kill_children(last)
+            jobs.end_all(last.children)
         stamp = before.time_stamp if before else runs.new_stamp(config)
         log_path = before.log_path if before else str(Path(config.fedscale.log_path).absolute())
         where = {"access": asdict(access), "places": host_of, "there": _checkpoints(before, host_of)}

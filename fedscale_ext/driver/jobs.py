@@ -328,13 +328,20 @@ def stop(job: Job) -> bool:
         if job.state() == "running":
             raise UserError(f"job {job.name} runs in the Python process {job.driver.pid}; interrupt it there")
         return False
-    driver = job.driver.running()
-    if driver:
-        driver.terminate()
-        if left_after(_STOP_CLUSTER_S if job.cluster else _STOP_DRIVER_S, [job.driver]):
-            driver.kill()
-    left = kill_children(read(job.name) or job)
-    return driver is not None or left
+    stopped = stop_driver(job.driver, _STOP_CLUSTER_S if job.cluster else _STOP_DRIVER_S)
+    left = end_all((read(job.name) or job).children)
+    return stopped or left
+
+
+def stop_driver(driver: Proc, wait_s: float) -> bool:
+    """Have the driver of a job or a sweep end by itself, and kill it after ``wait_s``; False if it does not run."""
+    process = driver.running()
+    if process is None:
+        return False
+    process.terminate()
+    if left_after(wait_s, [driver]):
+        process.kill()
+    return True
 
 
 def forget(name: str) -> Path:
@@ -344,11 +351,6 @@ def forget(name: str) -> Path:
         for file in (folder(name) / "job.json", output_log(name), _aside(name)):
             file.unlink(missing_ok=True)
     return log_dir
-
-
-def kill_children(job: Job) -> bool:
-    """End the job's recorded processes that outlived their driver; whether there were any."""
-    return end_all(job.children)
 
 
 def end_all(processes: list[Proc]) -> bool:

@@ -57,7 +57,7 @@ def start(
         if chosen is None:
             return 0
         if last:
-            jobs.kill_children(last)
+            jobs.end_all(last.children)
         port = preparation.port(config)
         job = jobs.Job(name, config.origin(), *chosen, [], Proc.of("driver", os.getpid()))
         resumed = resume or resume_from is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedscale_ext.core.errors import UserError, listed
 from fedscale_ext.driver import jobs
-from fedscale_ext.driver.jobs import DamagedRecord, left_after, state_dir
+from fedscale_ext.driver.jobs import DamagedRecord, state_dir
 from fedscale_ext.driver.processes import Proc
 from fedscale_ext.driver.progress import counted
 from fedscale_ext.util import full_disk
@@ -158,13 +158,7 @@ def stop(driver: Proc) -> bool:
     """Have a sweep's driver stop its jobs and end, and wait until it is gone; False if it does not run.
 
     Jobs that outlive a driver which was killed stop by themselves."""
-    process = driver.running()
-    if process is None:
-        return False
-    process.terminate()
-    if left_after(_STOP_S, [driver]):
-        process.kill()
-    return True
+    return jobs.stop_driver(driver, _STOP_S)
 
 
 @contextmanager
