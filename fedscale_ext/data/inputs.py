@@ -14,7 +14,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.shapes import shape_text
 from fedscale_ext.data.decoding.images import decode, png_bytes
 from fedscale_ext.data.decoding.sample_files import decode_sample
-from fedscale_ext.data.formats.folder import IMAGE_ENDINGS, natural
+from fedscale_ext.data.formats.folder import IMAGE_ENDINGS, pictures_in
 from fedscale_ext.data.formats.npz_file import NpzSource
 from fedscale_ext.data.importing.conversions import Conversions
 from fedscale_ext.data.importing.notes import SampleNotes
@@ -111,19 +111,12 @@ def _of_pictures(path: Path, data_set: str, shape: Shape, conversions: Conversio
     if entry is not None and entry.values:
         raise UserError(f"{path} cannot be read: samples of {entry.name} are values, so give an npz file with an array "
                         "x, or a data folder")  # fmt: skip
-    files = [path] if path.is_file() else sorted(
-        (file for file in path.rglob("*") if file.suffix.lower() in IMAGE_ENDINGS and _visible(file, path)),
-        key=lambda file: [natural(part) for part in file.relative_to(path).parts],
-    )  # fmt: skip
+    files = [path] if path.is_file() else pictures_in(path, "**/*")
     if not files:
         raise UserError(f"{path} holds no pictures ({', '.join(sorted(IMAGE_ENDINGS))}) and is no data folder")
     for file in files:
         name = file.name if file == path else file.relative_to(path).as_posix()
         yield name, decode(file, shape, str(file), conversions, upright=True)
-
-
-def _visible(file: Path, folder: Path) -> bool:
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _of_layout(path: Path, data_set: str, shape: Shape, conversions: Conversions) -> Inputs:

@@ -36,21 +36,13 @@ class FolderSource(Source):
 
     def _files(self) -> list[tuple[str, str, Path]]:
         """(client, label's name, file) of each image, sorted."""
-        pattern = "*/*/*" if self.by_client else "*/*"
-        files = sorted(
-            (path for path in self.path.glob(pattern) if self._is_picture(path) and path.is_file()),
-            key=lambda path: [natural(part) for part in path.relative_to(self.path).parts],
-        )
+        files = pictures_in(self.path, "*/*/*" if self.by_client else "*/*")
         if not files:
             layout = "client/label/*.png" if self.by_client else "label/*.png"
             other = "with a partition, label/*.png" if self.by_client else "without a partition, client/label/*.png"
             leaf = "for LEAF, name the folder of its .json files; " if next(self.path.rglob("*.json"), None) else ""
             raise UserError(f"{self.path} holds no images as {layout} ({other} is read); {leaf}{OTHER_FORMAT}")
         return [(path.parent.parent.name if self.by_client else "", path.parent.name, path) for path in files]
-
-    def _is_picture(self, path: Path) -> bool:
-        hidden = any(part.startswith(".") for part in path.relative_to(self.path).parts)
-        return path.suffix.lower() in IMAGE_ENDINGS and not hidden
 
     def _look_around(self) -> list[str]:
         """What of the tree is left out, a sentence each."""
@@ -104,7 +96,15 @@ class FolderSource(Source):
             yield Sample(self._pictures.read(path), numbering.label[label], client, None, str(path))
 
 
-def natural(text: str) -> list[tuple[int, int | str]]:
+def pictures_in(folder: Path, pattern: str) -> list[Path]:
+    """Return the image files below a folder that match a pattern, sorted; none that are hidden."""
+    files = (path for path in folder.glob(pattern) if path.suffix.lower() in IMAGE_ENDINGS and path.is_file())
+    parts = {path: path.relative_to(folder).parts for path in files}
+    visible = [path for path in parts if not any(part.startswith(".") for part in parts[path])]
+    return sorted(visible, key=lambda path: [_natural(part) for part in parts[path]])
+
+
+def _natural(text: str) -> list[tuple[int, int | str]]:
     """Return a sort key that puts "2" before "10"."""
     parts = re.split(r"(\d+)", text)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]
