@@ -55,7 +55,7 @@ class DataSet:
     ``x`` uint8 pixels or float16 values [samples, C, H, W], a read-only memory map; ``y`` int64 [samples].
     ``digest`` stands for pixels, labels, clients, their names and the split into training and test rows, so two
     processes that report the same digest see the same data. ``test_source`` says where test rows come from ("test.csv"
-    or a split), ``test_only_clients`` / ``test_only_samples`` count what test.csv holds of clients who never train.
+    or a split), ``test_only_clients`` counts clients in test.csv who never train.
     ``public_rows`` int64 are kept back for the server: no client has them. ``notes``: what was changed in pictures,
     label_names that contradict label_ids, test samples that are training samples too, classes by the labels that have
     no sample, and clients whose names are alike.
@@ -73,7 +73,6 @@ class DataSet:
     digest: str
     test_source: str
     test_only_clients: int
-    test_only_samples: int
     public_rows: np.ndarray
     notes: tuple[str, ...]
     _mean: torch.Tensor = field(repr=False)
@@ -207,7 +206,6 @@ def open_data_set(
         ),
         test_source=test_source,
         test_only_clients=len(test.clients) - clients if test is not None else 0,
-        test_only_samples=int(strangers.sum()),
         public_rows=public,
         notes=(
             *cached.notes,

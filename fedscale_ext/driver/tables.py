@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_WIDTH = 100  # columns of entries
+
 
 def console(*, stderr: bool = False) -> Console:
     """Return standard output or error; colours only in a terminal and without NO_COLOR.
@@ -42,14 +44,12 @@ def print_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_entries(
-    out: Console, titles: tuple[str, str], entries: Sequence[tuple[str, Sequence[str]]], *, width: int = 100
-) -> None:
-    """Names, and beside each of them its lines below one another, in at most ``width`` columns, in a pipe as well.
+def print_entries(out: Console, titles: tuple[str, str], entries: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Names, and beside each of them its lines below one another, in at most 100 columns, in a pipe as well.
 
     A line that begins with ``fedscale`` is a command. A long one goes on after a backslash and can be copied.
     """
-    width = min(width, out.width) if out.is_terminal else width
+    width = min(_WIDTH, out.width) if out.is_terminal else _WIDTH
     margin = max(len(name) for name, _ in [titles, *entries]) + 2
     for name, lines in [(titles[0], [titles[1]]), *entries]:
         wrapped = [part for line in lines for part in _wrapped(line, width - margin)]

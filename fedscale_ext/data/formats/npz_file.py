@@ -39,6 +39,12 @@ class NpzSource(Source):
     def __post_init__(self) -> None:
         self._notes: list[str] = []
 
+    def _open(self) -> Npz:
+        try:
+            return Npz(open_plain(self.path), MAX_ARRAY)
+        except (ValueError, OSError) as error:
+            raise UserError(f"{self.path} is not an npz file: {error}") from error
+
     def _parts(self, archive: Npz) -> list[tuple[str, str, str | None, bool | None]]:
         """Keys (x, y, client, whether test) of each part of the file."""
         has = set(archive.names)
@@ -175,11 +181,7 @@ class NpzSource(Source):
 
     def samples_alone(self) -> np.ndarray:
         """Return the samples whatever else the file has, as :meth:`pixels`: array ``x``, or the only one there is."""
-        try:
-            archive = Npz(open_plain(self.path), MAX_ARRAY)
-        except (ValueError, OSError) as error:
-            raise UserError(f"{self.path} is not an npz file: {error}") from error
-        with archive:
+        with self._open() as archive:
             key = archive.names[0] if len(archive.names) == 1 else self.x
             if key not in archive:
                 raise UserError(f"{self.path} has no array {key!r}: it has {', '.join(sorted(archive.names))}")
@@ -187,11 +189,7 @@ class NpzSource(Source):
 
     def samples(self) -> Generator[Sample, None, None]:
         """See :class:`Source`."""
-        try:
-            archive = Npz(open_plain(self.path), MAX_ARRAY)
-        except (ValueError, OSError) as error:
-            raise UserError(f"{self.path} is not an npz file: {error}") from error
-        with archive:
+        with self._open() as archive:
             parts = self._parts(archive)
             self._note_unread(archive, parts)
             ys = self._labels(archive, [part[1] for part in parts])

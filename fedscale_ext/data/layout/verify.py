@@ -26,11 +26,10 @@ _SHOWN = 20
 class Verification:
     """Content and problems of a data folder.
 
-    ``train_quantiles`` / ``test_quantiles`` are samples per client at ``QUANTILES`` per cent (tests only
-    where there is a test.csv, over the clients who train). ``bad_rows`` counts rows that are incomplete
-    or lead out of the folder, ``contradictory_names`` label_names that have several label_ids. ``problems``
-    are the first 20 in words. ``notes`` say what is no fault but worth knowing: what the import of the folder
-    reported, then what reading it shows.
+    ``train_quantiles`` are training samples per client at ``QUANTILES`` per cent. ``bad_rows`` counts rows that are
+    incomplete or lead out of the folder, ``contradictory_names`` label_names that have several label_ids.
+    ``problems`` are the first 20 in words. ``notes`` say what is no fault but worth knowing: what the import of the
+    folder reported, then what reading it shows.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Verification:
     test_samples: int | None
     test_only_clients: int
     train_quantiles: tuple[int, ...]
-    test_quantiles: tuple[int, ...] | None
     missing_files: int
     broken_files: int
     labels_out_of_range: int
@@ -60,7 +58,7 @@ class Verification:
 
 
 def _quantiles(client: np.ndarray, clients: int) -> tuple[int, ...]:
-    sizes = np.bincount(client[client < clients], minlength=clients)
+    sizes = np.bincount(client, minlength=clients)
     quantiles = np.percentile(sizes, QUANTILES, method="nearest") if clients else np.zeros(len(QUANTILES))
     return tuple(int(value) for value in quantiles)
 
@@ -140,7 +138,6 @@ def verify(
         test_samples=None if test is None else len(test),
         test_only_clients=0 if test is None else len(test.clients) - clients,
         train_quantiles=_quantiles(train.client, clients),
-        test_quantiles=None if test is None else _quantiles(test.client, clients),
         missing_files=counts["missing"],
         broken_files=counts["broken"],
         labels_out_of_range=counts["label"],
