@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fedscale_ext.data.importing.notes import alike_note, shared_note
-from fedscale_ext.data.layout.decoded_folder import open_decoded
+from fedscale_ext.data.layout.decoded_folder import Decoded, open_decoded
 from fedscale_ext.data.layout.files import gaps_note, names_in
 from fedscale_ext.data.layout.label_names import contradiction_notes, skipped_notes
 from fedscale_ext.data.layout.labels import spent_note, untrained_note
@@ -124,13 +124,6 @@ class DataSet:
         return self.batch(rows), self.labels(rows)
 
 
-def _digest(*parts: bytes | np.ndarray) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()
-
-
 def open_data_set(
     data_dir: str | os.PathLike[str],
     data_set: str,
@@ -152,75 +145,82 @@ def open_data_set(
     """
     check_fraction(test_split)
     decoded = open_decoded(data_dir, data_set, data_map_file, input_shape, progress)
-    about, train, test, cached = decoded.about, decoded.train, decoded.test, decoded.samples
-    clients = len(train.clients)
-
-    offsets_of_test = len(train)
-    test_client = np.zeros(0, dtype=np.int32) if test is None else test.client
-    strangers = test_client >= clients
-    owner = np.concatenate([train.client, np.where(strangers, -1, test_client)]).astype(np.int64)
-    held_out = np.arange(len(owner)) >= offsets_of_test
-    test_source = TEST_CSV
-    if test is None or strangers.all():
-        held_out[:offsets_of_test] = held_out_mask(train.client, clients, test_split, seed)
-        why = "there is no test.csv" if test is None else "test.csv names no training client"
-        test_source = f"{test_split:g} of each client's samples ({why})"
+    about, samples, client_names = decoded.about, decoded.samples, decoded.train.clients
+    owner, is_test, test_source = _split(decoded, test_split, seed)
     public = np.zeros(0, dtype=np.int64)
     if public_draw is not None:
-        rows = np.flatnonzero(~held_out & (owner >= 0))
-        public = rows[choose(cached.y[rows], public_draw, seed, owner[rows])]
+        trained = np.flatnonzero(~is_test & (owner >= 0))
+        public = trained[choose(samples.y[trained], public_draw, seed, owner[trained])]
         owner[public] = -1
-    owned_or_public = np.concatenate([np.flatnonzero(~held_out & (owner >= 0)), public])
-    train_rows = ClientRows(*group(np.where(held_out, -1, owner), clients))
-    test_rows = ClientRows(*group(np.where(held_out, owner, -1), clients))
-
-    parts = [train] if test is None else [train, test]
-    label_names = [part.label_names for part in parts]
-    file_keys = np.concatenate([part.file_keys for part in parts])
-
-    def test_path(index: int) -> str:
-        row = int(test_rows.rows[index])
-        return train.paths[row] if test is None or row < offsets_of_test else test.paths[row - offsets_of_test]
-
-    num_classes = about.classes or int(cached.y.max()) + 1
+    train = ClientRows(*group(np.where(is_test, -1, owner), len(client_names)))
+    test = ClientRows(*group(np.where(is_test, owner, -1), len(client_names)))
     mean, std = normalisation(data_set, about.shape[0])
     return DataSet(
         name=about.name,
         data_set=data_set,
         generated=about.generated,
-        x=cached.x,
-        y=cached.y,
-        num_classes=num_classes,
-        client_names=train.clients,
-        train=train_rows,
-        test=test_rows,
-        digest=_digest(
-            cached.digest.encode(),
-            train_rows.rows,
-            train_rows.offsets,
-            test_rows.rows,
-            test_rows.offsets,
-            public,
-            # figures by client, and devices of traces, go by names
-            *(part.numpy() for part in pack_texts(train.clients).values()),
-        ),
+        x=samples.x,
+        y=samples.y,
+        num_classes=about.classes or int(samples.y.max()) + 1,
+        client_names=client_names,
+        train=train,
+        test=test,
+        digest=_digest(samples.digest, train, test, public, client_names),
         test_source=test_source,
-        test_only_clients=len(test.clients) - clients if test is not None else 0,
+        test_only_clients=0 if decoded.test is None else len(decoded.test.clients) - len(client_names),
         public_rows=public,
-        notes=(
-            *cached.notes,
-            *contradiction_notes(label_names, names_in(about.written)),
-            *skipped_notes(label_names),
-            *shared_note(file_keys[train_rows.rows], file_keys[test_rows.rows], test_path),
-            *gaps_note(about, cached.y),
-            *spent_note(cached.y[train_rows.rows], cached.y[public], cached.y[test_rows.rows], names_in(about.written)),
-            *(
-                []
-                if test_source != TEST_CSV
-                else untrained_note(cached.y[owned_or_public], cached.y[test_rows.rows], names_in(about.written))
-            ),
-            *alike_note(train.clients if test is None else test.clients, "clients"),
-        ),
+        notes=_notes(decoded, train, test, public, test_source),
         _mean=torch.tensor(mean).view(1, -1, 1, 1),
         _std=torch.tensor(std).view(1, -1, 1, 1),
+    )
+
+
+def _split(decoded: Decoded, test_split: float, seed: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """Index of the client of each row (-1: it never trains), int64 [n]; which rows are tests, bool [n]; test_source."""
+    train, test = decoded.train, decoded.test
+    test_client = np.zeros(0, dtype=np.int32) if test is None else test.client
+    strangers = test_client >= len(train.clients)
+    owner = np.concatenate([train.client, np.where(strangers, -1, test_client)]).astype(np.int64)
+    is_test = np.arange(len(owner)) >= len(train)
+    if test is not None and not strangers.all():
+        return owner, is_test, TEST_CSV
+    is_test[: len(train)] = held_out_mask(train.client, len(train.clients), test_split, seed)
+    why = "there is no test.csv" if test is None else "test.csv names no training client"
+    return owner, is_test, f"{test_split:g} of each client's samples ({why})"
+
+
+def _digest(
+    samples_digest: str, train: ClientRows, test: ClientRows, public: np.ndarray, client_names: Sequence[str]
+) -> str:
+    names = [part.numpy() for part in pack_texts(client_names).values()]  # figures by client and traces go by names
+    digest = hashlib.sha256(samples_digest.encode())
+    for part in (train.rows, train.offsets, test.rows, test.offsets, public, *names):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def _notes(
+    decoded: Decoded, train: ClientRows, test: ClientRows, public: np.ndarray, test_source: str
+) -> tuple[str, ...]:
+    about, y = decoded.about, decoded.samples.y
+    class_names = names_in(about.written)
+    tables = [decoded.train] if decoded.test is None else [decoded.train, decoded.test]
+    label_names = [table.label_names for table in tables]
+    file_keys = np.concatenate([table.file_keys for table in tables])
+    trained, spent, tested = y[train.rows], y[public], y[test.rows]
+
+    def test_path(index: int) -> str:
+        row = int(test.rows[index])
+        first = len(decoded.train)
+        return decoded.train.paths[row] if row < first else tables[1].paths[row - first]
+
+    return (
+        *decoded.samples.notes,
+        *contradiction_notes(label_names, class_names),
+        *skipped_notes(label_names),
+        *shared_note(file_keys[train.rows], file_keys[test.rows], test_path),
+        *gaps_note(about, y),
+        *spent_note(trained, spent, tested, class_names),
+        *(untrained_note(np.append(trained, spent), tested, class_names) if test_source == TEST_CSV else ()),
+        *alike_note(tables[-1].clients, "clients"),
     )
