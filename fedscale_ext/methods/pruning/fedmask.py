@@ -53,9 +53,9 @@ from fedscale_ext.methods.pruning.masked_client import initial_weights, trainabl
 from fedscale_ext.methods.pruning.pruned_types import (
     PrunedTypesAggregator,
     PrunedTypesParams,
+    channels_of,
     pack_channels,
     step_fractions,
-    unpack_channels,
 )
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.training.optimizers.choice import optimizer_of
@@ -118,7 +118,7 @@ class MaskClient(MultiModelClient):
         parameters = trainable(model)
         self._draw(parameters, conf)
         masks.apply(bits, parameters)
-        masks.apply(channels.masks(self._layout(conf), self._active(conf), parameters), parameters)
+        masks.apply(channels.masks(self._layout(conf), channels_of(conf, self.bench), parameters), parameters)
         self._take_statistics(model, conf)
 
     def train(self, client_data: ClientSamples, model: nn.Module, conf: ClientConfig) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class MaskClient(MultiModelClient):
         drawn = {name: weight.detach().clone() for name, weight in weights.items()}
         model.train()
         first = conf.client_state is not None and not conf.client_state and "fedmask" in conf.objective
-        active = self._tailored(client_data, model, conf, drawn) if first else self._active(conf)
+        active = self._tailored(client_data, model, conf, drawn) if first else channels_of(conf, self.bench)
         self._take_statistics(model, conf)
         inside = channels.masks(layout, active, parameters)
         masks.apply(inside, parameters)
@@ -177,9 +177,6 @@ class MaskClient(MultiModelClient):
             buffer.copy_(statistics[name])
         mattering = {name: gradient * drawn[name] for name, gradient in zip(weights, gradients, strict=True)}
         return channels.strongest(channels.strength(self._layout(conf), mattering), conf.objective["fedmask"]["target"])
-
-    def _active(self, conf: ClientConfig) -> channels.Active:
-        return unpack_channels(conf.client_state or {}, channels.whole(self.bench.spec(conf.model_key)))
 
     def _layout(self, conf: ClientConfig) -> models.Layout:
         return models.layout(self.bench.spec(conf.model_key))

@@ -82,14 +82,9 @@ def filters(model: nn.Module) -> dict[str, nn.Conv2d]:
     return {name: part for name, part in model.named_modules() if isinstance(part, nn.Conv2d)}
 
 
-def skeleton_size(filters: int, share: float) -> int:
-    """Number of a layer's filters in a skeleton: ``share`` of them, one at least."""
-    return max(1, round(share * filters))
-
-
 def top(values: Tensor, share: float) -> Tensor:
     """The largest entries of a vector, of equal ones the first: bool [filters]."""
-    chosen = values.argsort(descending=True, stable=True)[: skeleton_size(len(values), share)]
+    chosen = values.argsort(descending=True, stable=True)[: masks.num_largest(len(values), share)]
     return torch.zeros(len(values), dtype=torch.bool, device=values.device).index_fill(0, chosen, True)
 
 
@@ -106,9 +101,7 @@ def skeleton_of(client_state: State, layers: Iterable[str], state: Mapping[str, 
 
     """
     like = {name: state[f"{name}.weight"].flatten(1)[:, 0] for name in layers}
-    return masks.unpack(
-        {name.removeprefix(SKELETON): client_state[name] for name in client_state if name.startswith(SKELETON)}, like
-    )
+    return masks.unpack(client_state, like, SKELETON)
 
 
 def backward_macs(spec: ModelSpec) -> dict[str, int]:
@@ -221,8 +214,8 @@ class SkeletonClient(MultiModelClient):
             with only_skeleton(layers, skeleton):
                 figures = super().train(client_data, model, replace(conf, mask=mask))
         if conf.client_state is not None:
-            bits = {f"{SKELETON}{name}": one for name, one in masks.pack(skeleton).items()}
-            figures["client_state"] = {**{name: tensor.clone() for name, tensor in model.state_dict().items()}, **bits}
+            network = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+            figures["client_state"] = {**network, **masks.pack(skeleton, SKELETON)}
         return figures
 
 
@@ -263,8 +256,7 @@ class FedSkelAggregator(PrunedTypesAggregator):
     def template(self) -> State:
         """Tensors that a client keeps for itself: its network and its skeleton."""
         every = {name: torch.ones(layer.out_channels, dtype=torch.bool) for name, layer in self._layers.items()}
-        bits = {f"{SKELETON}{name}": one for name, one in masks.pack(every).items()}
-        return {**self.pool[GLOBAL].state, **bits}
+        return {**self.pool[GLOBAL].state, **masks.pack(every, SKELETON)}
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each participant set its skeleton (SetSkel), or train it (UpdateSkel)."""
@@ -299,13 +291,13 @@ class FedSkelAggregator(PrunedTypesAggregator):
         cost, skipped = self.pool[GLOBAL].cost, 0.0
         for name, macs in self._backward_macs.items():
             count = self._layers[name].out_channels
-            skipped += macs * (1 - skeleton_size(count, share) / count)
+            skipped += macs * (1 - masks.num_largest(count, share) / count)
         return 1 - skipped / (cost.training_macs - cost.forward_macs)
 
     def _skeleton_bytes(self, share: float) -> int:
         state = self.pool[GLOBAL].state
         return sum(
-            state[name].nbytes // len(state[name]) * skeleton_size(len(state[name]), share)
+            state[name].nbytes // len(state[name]) * masks.num_largest(len(state[name]), share)
             for name in rows({name: torch.ones(layer.out_channels) for name, layer in self._layers.items()}, state)
         )
 

@@ -48,8 +48,8 @@ from fedscale_ext.methods.pruning.masked_client import MaskedClient, trainable, 
 from fedscale_ext.methods.pruning.pruned_types import (
     PrunedTypesAggregator,
     PrunedTypesParams,
+    channels_of,
     pack_channels,
-    unpack_channels,
 )
 
 
@@ -83,17 +83,18 @@ class HermesClient(MaskedClient):
     client takes part in a round.
     """
 
-    def _active(self, conf: ClientConfig) -> channels.Active:
-        return unpack_channels(conf.client_state or {}, channels.whole(self.bench.spec(conf.model_key)))
-
     def mask(self, parameters: Mapping[str, Tensor], conf: ClientConfig) -> State:
         """Masks of all parameters by the active channels."""
-        return channels.masks(models.layout(self.bench.spec(conf.model_key)), self._active(conf), parameters)
+        return channels.masks(models.layout(self.bench.spec(conf.model_key)), channels_of(conf, self.bench), parameters)
 
     def start_masked(self, data: ClientSamples, model: nn.Module, conf: ClientConfig) -> tuple[State, State]:
         """Mask the model, and prune the next channels where the model is good enough."""
         parameters = trainable(model)
-        active, mask, settings = self._active(conf), self.mask(parameters, conf), conf.objective.get("hermes")
+        active, mask, settings = (
+            channels_of(conf, self.bench),
+            self.mask(parameters, conf),
+            conf.objective.get("hermes"),
+        )
         masks.apply(mask, parameters)
         if settings is not None:
             have, target = channels.widths(active), settings["target"]

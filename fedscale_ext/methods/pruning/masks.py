@@ -15,20 +15,27 @@ def prunable(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in parameters.items() if tensor.dim() > 1}
 
 
-def pack(mask: State) -> State:
-    """Pack masks, eight entries to a byte: uint8 [ceil(entries / 8)] by name, on the CPU."""
-    return {name: torch.from_numpy(np.packbits(one.cpu().numpy().reshape(-1))) for name, one in mask.items()}
+def pack(mask: Mapping[str, Tensor], prefix: str = "") -> State:
+    """Pack masks, eight entries to a byte: uint8 [ceil(entries / 8)] by prefix and name, on the CPU."""
+    return {
+        f"{prefix}{name}": torch.from_numpy(np.packbits(one.cpu().numpy().reshape(-1))) for name, one in mask.items()
+    }
 
 
-def unpack(packed: State, weights: Mapping[str, Tensor]) -> State:
+def unpack(packed: Mapping[str, Tensor], weights: Mapping[str, Tensor], prefix: str = "") -> State:
     """Unpack masks in the shapes of ``weights`` and on their device; all ones for what ``packed`` lacks."""
     masks = {}
     for name, weight in weights.items():
         masks[name] = torch.ones(weight.shape, dtype=torch.bool, device=weight.device)
-        if name in packed:
-            bits = np.unpackbits(packed[name].cpu().numpy(), count=weight.numel())
+        if f"{prefix}{name}" in packed:
+            bits = np.unpackbits(packed[f"{prefix}{name}"].cpu().numpy(), count=weight.numel())
             masks[name].copy_(torch.from_numpy(bits).view(weight.shape))
     return masks
+
+
+def num_largest(entries: int, share: float) -> int:
+    """Number of the largest entries, filters or weights: ``share`` of them, one at least."""
+    return max(1, round(share * entries))
 
 
 def survivors(mask: State) -> int:

@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.method import (
     GLOBAL,
+    Bench,
     ClientState,
     ClientTensors,
     Cost,
@@ -277,7 +279,7 @@ def step_fractions(part: Cost, whole: Cost) -> tuple[float, float]:
 
 def pack_channels(active: Mapping[str, torch.Tensor]) -> State:
     """Active channels as bits, to be stored and sent: uint8 by name."""
-    return {f"{CHANNELS}{group}": bits for group, bits in masks.pack(dict(active)).items()}
+    return masks.pack(active, CHANNELS)
 
 
 def unpack_channels(client_state: State, like: Mapping[str, torch.Tensor]) -> channels.Active:
@@ -291,6 +293,9 @@ def unpack_channels(client_state: State, like: Mapping[str, torch.Tensor]) -> ch
         bool [C] by group; all ones where ``client_state`` has no channels.
 
     """
-    return masks.unpack(
-        {name.removeprefix(CHANNELS): client_state[name] for name in client_state if name.startswith(CHANNELS)}, like
-    )
+    return masks.unpack(client_state, like, CHANNELS)
+
+
+def channels_of(conf: ClientConfig, bench: Bench) -> channels.Active:
+    """The channels that a client may use: all of them before its first round."""
+    return unpack_channels(conf.client_state or {}, channels.whole(bench.spec(conf.model_key)))

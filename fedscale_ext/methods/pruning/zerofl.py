@@ -48,6 +48,7 @@ from fedscale_ext.method import (
     WorkItem,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.methods.pruning import masks
 from fedscale_ext.models.registry import skeleton
 from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
@@ -81,15 +82,10 @@ class ZeroFLParams:
         return min(1.0, 1 - self.sparsity + self.mask_ratio)
 
 
-def num_largest(entries: int, share: float) -> int:
-    """Number of the largest entries: ``share`` of them, one at least."""
-    return max(1, round(share * entries))
-
-
 def largest(x: Tensor, share: float) -> Tensor:
-    """The largest entries of ``x`` in magnitude, as many as :func:`num_largest` says: bool like ``x``."""
+    """The largest entries of ``x`` in magnitude, as many as :func:`masks.num_largest` says: bool like ``x``."""
     chosen = torch.zeros(x.numel(), dtype=torch.bool, device=x.device)
-    chosen[x.detach().abs().flatten().topk(num_largest(x.numel(), share), sorted=False).indices] = True
+    chosen[x.detach().abs().flatten().topk(masks.num_largest(x.numel(), share), sorted=False).indices] = True
     return chosen.view(x.shape)
 
 
@@ -215,7 +211,7 @@ class ZeroFLAggregator(FedAvgAggregator):
         super().init_state(population, task)
         cost = self.pool[GLOBAL].cost
         sizes = [weight.numel() for weight in sparse_weights(skeleton(self.pool[GLOBAL].spec)).values()]
-        values = sum(num_largest(size, self.params.share) for size in sizes)
+        values = sum(masks.num_largest(size, self.params.share) for size in sizes)
         dense = next(iter(self.pool[GLOBAL].state.values())).itemsize
         self._dense: State = {}  # what trains on, while the pool has the network that is tested
         self._upload = cost.bytes - (sum(sizes) - values) * dense + sum(-(-size // 8) for size in sizes)

@@ -19,7 +19,6 @@ from fedscale_ext.methods.pruning.fedskel import (
     SkeletonClient,
     filters,
     skeleton_of,
-    skeleton_size,
 )
 from fedscale_ext.tasks.client_files import ClientFiles
 from fedscale_ext.util.macs import MacCounter
@@ -54,7 +53,7 @@ def test_the_skeleton_is_the_filters_that_answer_most_and_counting_changes_nothi
         layer.register_forward_hook(lambda _l, _i, out, name=name: sums.update({name: out.abs().mean((2, 3)).sum(0)}))
     other(data.x[rows])
     for name, one in of(result["client_state"]).items():
-        assert int(one.sum()) == skeleton_size(len(one), 0.4)
+        assert int(one.sum()) == masks.num_largest(len(one), 0.4)
         assert sums[name][one].min() >= sums[name][~one].max()
     plain = network()
     SkeletonClient(settings, NO_BENCH).train(DATA, plain, conf(True, local_steps=1, client_state=None))
@@ -109,7 +108,7 @@ def test_filters_are_averaged_over_the_skeletons_that_hold_them(tmp_path: Path) 
             name: torch.rand(layer.out_channels, generator=generator) < 0.5
             for name, layer in aggregator._layers.items()
         }
-        files.write(2, "global", update.client, {f"{SKELETON}{n}": b for n, b in masks.pack(one).items()})
+        files.write(2, "global", update.client, masks.pack(one, SKELETON))
         chosen.append(one)
         states.append(trained(old, update.client))
         aggregator.collect(2, update, states[-1])
@@ -149,7 +148,7 @@ def test_rounds_traffic_and_compute(share: float) -> None:
     items = aggregator.assign(2, everybody)
     assert [item.objective["fedskel"]["set"] for item in items] == [False, False, True]
     weights = {name: aggregator.pool["global"].state[f"{name}.weight"] for name in aggregator._layers}
-    skeleton_bytes = sum(w[0].nbytes * skeleton_size(len(w), aggregator.shares[0]) for w in weights.values())
+    skeleton_bytes = sum(w[0].nbytes * masks.num_largest(len(w), aggregator.shares[0]) for w in weights.values())
     assert items[0].bytes == skeleton_bytes and items[0].upload is None
     # the forward pass is whole, the backward pass of convolutions is that of the skeleton
     assert items[0].compute_fraction + items[0].forward_fraction == pytest.approx(1.0)
@@ -213,7 +212,7 @@ def test_macs_are_those_of_gradients_that_pass_only_skeleton_filters(ratio: floa
     for name, layer in filters(network()).items():
         assert layer.bias is None and layer.groups == 1
         parent, _, attribute = name.rpartition(".")
-        parted = Parted(layer, skeleton_size(layer.out_channels, aggregator.shares[0]))
+        parted = Parted(layer, masks.num_largest(layer.out_channels, aggregator.shares[0]))
         setattr(module.get_submodule(parent), attribute, parted)
     counter, data = MacCounter(), DATA
     with counter.counting():
