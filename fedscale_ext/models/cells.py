@@ -3,12 +3,12 @@
 All tensors of a cell are named ``cells.<cell_id>.…``; ids stay the same across descendants.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.model_spec import ModelSpec
+from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.registry import Family, family, parameter_names, skeleton
 
 
@@ -90,16 +90,12 @@ def cell_of(name: str) -> str | None:
     return rest.partition(".")[0] if kind == "cells" else None
 
 
-@lru_cache(maxsize=1024)
-def _cell_parameters(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
+@cached_by_spec(1024)
+def cell_parameters(spec: ModelSpec) -> Mapping[str, int]:
+    """Return the number of trainable parameters of each cell, in the order of the forward pass."""
     module, counts = skeleton(spec), dict.fromkeys(cell_family(spec).cell_ids(spec), 0)
     for name in parameter_names(spec):
         cell = cell_of(name)
         if cell is not None:
             counts[cell] += module.get_parameter(name).numel()
-    return tuple(counts.items())
-
-
-def cell_parameters(spec: ModelSpec) -> dict[str, int]:
-    """Return the number of trainable parameters of each cell, in the order of the forward pass."""
-    return dict(_cell_parameters(spec))
+    return counts

@@ -15,21 +15,15 @@ FIXED = ("input", "classes")  # groups that data and task fix
 
 
 @cached_by_spec(1024)
-def _group_widths(spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    shapes = {name: tensor.shape for name, tensor in skeleton(spec).state_dict().items()}
-    return tuple(
-        {
-            axis.group: length // axis.repeat
-            for name, axes in layout(spec).items()
-            for axis, length in zip(axes, shapes[name], strict=True)
-            if axis is not None
-        }.items()
-    )
-
-
-def group_widths(spec: ModelSpec) -> dict[str, int]:
+def group_widths(spec: ModelSpec) -> Mapping[str, int]:
     """Return the number of channels of each group of the spec's layout, "input" and "classes" included."""
-    return dict(_group_widths(spec))
+    shapes = {name: tensor.shape for name, tensor in skeleton(spec).state_dict().items()}
+    return {
+        axis.group: length // axis.repeat
+        for name, axes in layout(spec).items()
+        for axis, length in zip(axes, shapes[name], strict=True)
+        if axis is not None
+    }
 
 
 def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:

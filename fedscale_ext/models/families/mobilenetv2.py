@@ -5,16 +5,16 @@ its clients can train side by side. Fields of the spec: ``input_shape`` (C, H, W
 ``stride`` (of the stem), ``blocks`` (tuples of ``Block``'s fields) and ``last`` (width of the last convolution).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedscale_ext.core.model_spec import Layout, ModelSpec
-from fedscale_ext.models.families.mobilenetv3 import blocks, stage_ends
+from fedscale_ext.models.families import mobilenetv3
 from fedscale_ext.models.families.mobilenetv3_modules import Block, InvertedResidual
-from fedscale_ext.models.inputs import check_depth, early_halvings
-from fedscale_ext.models.layers.parts import ConvBN, SpatialMean, conv_bn, depthwise_bn, initialise, linear
+from fedscale_ext.models.inputs import early_halvings
+from fedscale_ext.models.layers.parts import ConvBN, SpatialMean, conv_bn, initialise, linear
 
 # Table 2 of the paper: expansion, channels, repetitions, stride of the first
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -28,7 +28,7 @@ class Network(nn.Module):
         width = spec["stem"]
         self.stem = ConvBN(spec["input_shape"][0], width, 3, spec["stride"])
         self.cells = nn.ModuleDict()
-        for block, _ in blocks(spec):
+        for block, _ in mobilenetv3.blocks(spec):
             self.cells[block.cell_id] = InvertedResidual(width, block, dense=False)
             width = block.width
         self.last, self.mean = ConvBN(width, spec["last"], 1), SpatialMean()
@@ -86,49 +86,23 @@ def make(
         blocks=tuple(tuple(block) for block in blocks),
         last=last,
     )
-    _check(spec)
+    mobilenetv3.check_strides(spec)
     return spec
-
-
-def _check(spec: ModelSpec) -> None:
-    strides = [spec["stride"], *(block.stride for block, _ in blocks(spec))]
-    check_depth("mobilenetv2 of this depth", spec["input_shape"], sum(stride == 2 for stride in strides))
 
 
 FIELDS = ("input_shape", "num_classes", "stem", "stride", "blocks", "last")
 DRAWN_BY = "outputs"
 NAMED = {"mobilenetv2": mobilenetv2, "mobilenetv2_thin": mobilenetv2_thin}
+resized, taps = mobilenetv3.resized, mobilenetv3.taps
 
 
 def build(spec: ModelSpec) -> nn.Module:
     """Build the network of a spec; convolutions initialised as by He et al."""
-    _check(spec)
+    mobilenetv3.check_strides(spec)
     return initialise(Network(spec))
 
 
 def layout(spec: ModelSpec) -> Layout:
     """Return the axes of every tensor; a depthwise convolution has its channels along the first axis only."""
-    axes, group = conv_bn("stem", "input", "stem"), "stem"
-    for block, (source, hidden, group) in blocks(spec):
-        name = f"cells.{block.cell_id}"
-        if block.expand == "conv":
-            axes |= conv_bn(f"{name}.expand", source, hidden)
-        axes |= depthwise_bn(f"{name}.depthwise", hidden) | conv_bn(f"{name}.project", hidden, group)
+    axes, group = mobilenetv3.trunk_layout(spec)
     return axes | conv_bn("last", group, "last") | linear("head", "last", "classes")
-
-
-def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
-    """Return the spec with other numbers of channels by group (:func:`fedscale_ext.models.resized`)."""
-    new = [
-        block._replace(
-            hidden=widths.get(groups.hidden, block.hidden),
-            width=widths.get(groups.target, block.width),
-        )
-        for block, groups in blocks(spec)
-    ]
-    return spec.replace(blocks=new, **{name: widths.get(name, spec[name]) for name in ("stem", "last")})
-
-
-def taps(spec: ModelSpec) -> tuple[str, ...]:
-    """The stem and the last block before each stride, and at the end."""
-    return stage_ends([block for block, _ in blocks(spec)])

@@ -12,7 +12,7 @@ stem), ``blocks`` (tuples of :class:`Block`'s fields), ``last`` (width of the la
 channels, as methods want them that slice channels (:func:`fedscale_ext.models.layers.dense.dense`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -73,9 +73,10 @@ def blocks(spec: ModelSpec) -> Iterator[tuple[Block, Groups]]:
         group, width = group if block.residual else name, block.width
 
 
-def _check(spec: ModelSpec) -> None:
+def check_strides(spec: ModelSpec) -> None:
+    """Raise UserError if the blocks do not fit together, or halve the input too often."""
     strides = [spec["stride"], *(block.stride for block, _ in blocks(spec))]
-    check_depth("mobilenetv3 of this depth", spec["input_shape"], sum(stride == 2 for stride in strides))
+    check_depth(f"{spec.family} of this depth", spec["input_shape"], sum(stride == 2 for stride in strides))
 
 
 def small(input_shape: tuple[int, int, int], num_classes: int) -> ModelSpec:
@@ -123,7 +124,7 @@ def make(
         hidden=hidden,
         dense=dense,
     )
-    _check(spec)
+    check_strides(spec)
     return spec
 
 
@@ -134,7 +135,7 @@ NAMED = {"mobilenetv3_small": small}
 
 def build(spec: ModelSpec) -> nn.Module:
     """Build the network of a spec; convolutions initialised as by He et al."""
-    _check(spec)
+    check_strides(spec)
     parts = [block for block, _ in blocks(spec)]
     network = Network(ConvBN(spec["input_shape"][0], spec["stem"], 3, spec["stride"]), parts, spec["dense"])
     network.finish(spec["last"], spec["hidden"], spec["num_classes"])
@@ -143,8 +144,14 @@ def build(spec: ModelSpec) -> nn.Module:
 
 def layout(spec: ModelSpec) -> Layout:
     """Return the axes of every tensor; a depthwise convolution has its channels along the first axis only."""
+    axes, group = trunk_layout(spec, _conv_inside if spec["dense"] else depthwise_bn)
+    axes |= conv_bn("head.last", group, "last")
+    return axes | linear("head.hidden", "last", "hidden") | linear("head.linear", "hidden", "classes")
+
+
+def trunk_layout(spec: ModelSpec, spatial: Callable[[str, str], Layout] = depthwise_bn) -> tuple[Layout, str]:
+    """Return the axes of the tensors of stem and blocks, and the group of channels that the last block writes."""
     axes, group = conv_bn("stem", "input", "stem"), "stem"
-    spatial = _conv_inside if spec["dense"] else depthwise_bn
     for block, (source, hidden, group) in blocks(spec):
         name = f"cells.{block.cell_id}"
         if block.expand == "conv":
@@ -156,8 +163,7 @@ def layout(spec: ModelSpec) -> Layout:
             axes |= linear(f"{name}.excite.down", hidden, f"{name}.squeeze")
             axes |= linear(f"{name}.excite.up", f"{name}.squeeze", hidden)
         axes |= conv_bn(f"{name}.project", hidden, group)
-    axes |= conv_bn("head.last", group, "last")
-    return axes | linear("head.hidden", "last", "hidden") | linear("head.linear", "hidden", "classes")
+    return axes, group
 
 
 def _conv_inside(name: str, group: str) -> Layout:
@@ -174,7 +180,7 @@ def resized(spec: ModelSpec, widths: Mapping[str, int]) -> ModelSpec:
         )
         for block, groups in blocks(spec)
     ]
-    rest = {name: widths.get(name, spec[name]) for name in ("stem", "last", "hidden")}
+    rest = {name: width for name, width in widths.items() if name in ("stem", "last", "hidden")}
     return spec.replace(blocks=new, **rest)
 
 
@@ -185,11 +191,7 @@ def dense(spec: ModelSpec) -> ModelSpec:
 
 def taps(spec: ModelSpec) -> tuple[str, ...]:
     """The stem and the last block before each stride, and at the end."""
-    return stage_ends([block for block, _ in blocks(spec)])
-
-
-def stage_ends(all_blocks: Sequence[Block]) -> tuple[str, ...]:
-    """Names of the stem and of the blocks behind which a map of another size follows, or none."""
+    all_blocks = [block for block, _ in blocks(spec)]
     last = [block for block, behind in pairwise(all_blocks) if behind.stride != 1]
     return ("stem", *(f"cells.{block.cell_id}" for block in (*last, *all_blocks[-1:])))
 
