@@ -7,6 +7,7 @@ A family declares them by ``taps(spec)``, names of modules in the order of the f
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -17,6 +18,7 @@ from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import ModelSpec
 from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.models.layers.final_layer import deepest
+from fedscale_ext.models.layers.hooks import hooked
 from fedscale_ext.models.registry import family, searched, skeleton
 
 
@@ -78,18 +80,11 @@ def _listening(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Te
     check_taps(module, names)
     outputs: dict[str, Tensor] = {}
 
-    def keep(name: str) -> Any:
-        def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-            outputs[name] = output
+    def keep(name: str, _module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        outputs[name] = output
 
-        return hook
-
-    handles = [module.get_submodule(name).register_forward_hook(keep(name)) for name in names]
-    try:
+    with hooked(module.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names):
         yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def as_map(output: Tensor, aspect: float) -> Tensor:

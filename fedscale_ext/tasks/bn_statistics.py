@@ -8,6 +8,7 @@ data; over clients whose data differ, that leaves out how their means differ.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import EvaluationPlan, State, members
 from fedscale_ext.models.layers.dropout import Dropout
+from fedscale_ext.models.layers.hooks import hooked
 from fedscale_ext.tasks.answers.update_checks import Rejected, checked_tensors
 from fedscale_ext.tasks.evaluate import served
 from fedscale_ext.tasks.evaluation_figures import pieces
@@ -59,22 +61,16 @@ def sums(module: nn.Module, batches: Iterable[Tensor]) -> State:
             part.eval()
     total = template(module.state_dict())  # on the module's device: a GPU that is asked for a value waits for its work
 
-    def note(layer: str, x: Tensor) -> None:
-        values = x.detach().movedim(1, 0).flatten(1)
+    def note(layer: str, _module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        values = inputs[0].detach().movedim(1, 0).flatten(1)
         total[f"{layer}.{_COUNT}"] += values.shape[1]
         total[f"{layer}.{_SUM}"] += values.sum(1, dtype=torch.float64)
         total[f"{layer}.{_SQUARES}"] += values.square().sum(1, dtype=torch.float64)
 
-    hooks = [
-        module.get_submodule(layer).register_forward_pre_hook(lambda _, args, layer=layer: note(layer, args[0]))
-        for layer in layers(module.state_dict())
-    ]
-    try:
-        for batch in batches if hooks else ():
+    names = layers(module.state_dict())
+    with hooked(module.get_submodule(name).register_forward_pre_hook(partial(note, name)) for name in names):
+        for batch in batches if names else ():
             module(batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return {name: tensor.cpu() for name, tensor in total.items()}
 
 

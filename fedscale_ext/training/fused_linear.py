@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedscale_ext.models.layers.hooks import hooked
 from fedscale_ext.training.optimizers.sgd import Sgd, Steps
 
 LARGE = 1 << 20  # smallest number of entries of a weight for which fusing pays
@@ -102,12 +103,8 @@ def counted_calls(model: nn.Module) -> Iterator[dict[nn.Linear, int]]:
         calls[layer] = calls.get(layer, 0) + (1 if inputs[0].dim() == 2 and reached else 2)
 
     large = [part for part in model.modules() if type(part) is nn.Linear and part.weight.numel() >= LARGE]
-    hooks = [layer.register_forward_pre_hook(count) for layer in large]
-    try:
+    with hooked(layer.register_forward_pre_hook(count) for layer in large):
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def count_further_uses(calls: dict[nn.Linear, int], loss: Tensor) -> None:

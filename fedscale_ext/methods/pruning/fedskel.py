@@ -29,6 +29,7 @@ Paper to code, section by section: docs/methods/pruning.md.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +56,7 @@ from fedscale_ext.methods.pruning import masks
 from fedscale_ext.methods.pruning.masked_client import trainable
 from fedscale_ext.methods.pruning.pruned_types import PrunedTypesAggregator, PrunedTypesParams
 from fedscale_ext.models.counting import BATCH
+from fedscale_ext.models.layers.hooks import hooked
 from fedscale_ext.models.registry import skeleton
 
 SKELETON = "skeleton/"  # begins the names of what tells which filters
@@ -109,15 +111,12 @@ def backward_macs(spec: ModelSpec) -> dict[str, int]:
     model = skeleton(spec)
     macs: dict[str, int] = {}
 
-    def hook(name: str) -> Any:
-        def count(layer: nn.Conv2d, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            gradients = layer.weight.requires_grad + inputs[0].requires_grad
-            macs[name] = macs.get(name, 0) + gradients * output.numel() // BATCH * layer.weight[0].numel()
-
-        return count
+    def count(name: str, layer: nn.Conv2d, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        gradients = layer.weight.requires_grad + inputs[0].requires_grad
+        macs[name] = macs.get(name, 0) + gradients * output.numel() // BATCH * layer.weight[0].numel()
 
     for name, layer in filters(model).items():
-        layer.register_forward_hook(hook(name))
+        layer.register_forward_hook(partial(count, name))
     model.train()(torch.empty(BATCH, *spec["input_shape"], device="meta"))
     return macs
 
@@ -137,38 +136,22 @@ def answers(layers: Mapping[str, nn.Conv2d]) -> Iterator[dict[str, Tensor]]:
     """Sum up, in the block, the magnitudes of each layer's filters: float64 [filters] by layer."""
     sums = {name: torch.zeros(layer.out_channels, dtype=torch.float64) for name, layer in layers.items()}
 
-    def hook(name: str) -> Any:
-        def add(_layer: nn.Module, _inputs: Any, output: Tensor) -> None:
-            sums[name] += output.detach().abs().mean((2, 3)).sum(0).double().cpu()
+    def add(name: str, _layer: nn.Module, _inputs: Any, output: Tensor) -> None:
+        sums[name] += output.detach().abs().mean((2, 3)).sum(0).double().cpu()
 
-        return add
-
-    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
-    try:
+    with hooked(layer.register_forward_hook(partial(add, name)) for name, layer in layers.items()):
         yield sums
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
 def only_skeleton(layers: Mapping[str, nn.Conv2d], skeleton: State) -> Iterator[None]:
     """Stop gradients, in the block, at filters outside of the skeleton: neither weights nor inputs get any."""
 
-    def hook(name: str) -> Any:
-        inside = skeleton[name].view(-1, 1, 1)
+    def cut(name: str, _layer: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        return torch.where(skeleton[name].view(-1, 1, 1), output, output.detach())
 
-        def cut(_layer: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
-            return torch.where(inside, output, output.detach())
-
-        return cut
-
-    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
-    try:
+    with hooked(layer.register_forward_hook(partial(cut, name)) for name, layer in layers.items()):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class SkeletonClient(MultiModelClient):

@@ -84,11 +84,8 @@ def input_of(layer: nn.Module) -> Iterator[Input]:
     def keep(_: nn.Module, inputs: Sequence[Tensor]) -> None:
         last.features = inputs[0]
 
-    handle = layer.register_forward_pre_hook(keep)
-    try:
+    with layer.register_forward_pre_hook(keep):
         yield last
-    finally:
-        handle.remove()
 
 
 def deepest(output: Tensor, dims: int) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fedscale_ext.core.errors import UserError, did_you_mean
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.models.counting import BATCH, count, sizes
+from fedscale_ext.models.layers.hooks import hooked
 from fedscale_ext.models.layers.parts import SpatialMean
 from fedscale_ext.models.supernet.modules import ConvolutionNet, RecurrentNet
 from fedscale_ext.models.supernet.operators import LayerShape
@@ -64,10 +65,8 @@ def _facts(module: nn.Module, x: Tensor) -> Facts:
         nonlocal beside
         beside += _BESIDE[type(part)](part, inputs[0], output)
 
-    hooks = [part.register_forward_hook(note) for part in module.modules() if type(part) in _BESIDE]
-    forward, training = count(module, x)
-    for hook in hooks:
-        hook.remove()
+    with hooked(part.register_forward_hook(note) for part in module.modules() if type(part) in _BESIDE):
+        forward, training = count(module, x)
     axes = tuple((name, tensor.dim()) for name, tensor in module.state_dict().items())
     return Facts(forward, training, beside // BATCH, *sizes(module), axes)
 
