@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -96,8 +97,7 @@ def predicted(run: Callable[[Tensor], Tensor], x: Tensor, at_once: int = _AT_ONC
 
 def logits_of(spec: ModelSpec, state: State, x: Tensor) -> Tensor:
     """Logits float32 [n, classes] of samples x [n, C, H, W], from a model's spec and state."""
-    module = skeleton(spec).eval()
-    return predicted(lambda part: functional_call(module, state, (part,)), x)
+    return predicted(partial(functional_call, skeleton(spec).eval(), state), x)
 
 
 def fit(
@@ -186,8 +186,7 @@ class _Student:
 
     def judged(self, x: Tensor, loss: LossOf, rows: Tensor) -> float:
         """Mean loss on the samples at ``rows``, in evaluation."""
-        module = self._module.eval()
-        logits = predicted(lambda part: functional_call(module, self._state, (part,)), x[rows])
+        logits = predicted(partial(functional_call, self._module.eval(), self._state), x[rows])
         return float(loss(logits, rows).mean())
 
     def copied(self) -> State:

@@ -22,6 +22,7 @@ Paper to code, section by section: docs/methods/pruning.md.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -114,7 +115,7 @@ class TailorClient(MultiModelClient):
         )
         losses = []
         for x, y in self.seen(client_data, conf):
-            network = _Gated(model, channels.gated(layout, gates, parameters))
+            network = partial(functional_call, model, channels.gated(layout, gates, parameters))
             loss = self.losses(self.output(network, x, client_data, conf), y)
             total = loss.mean() + sparsity * torch.stack([one.abs().sum() for one in gates.values()]).sum()
             trained = [*parameters.values(), *gates.values()]
@@ -132,17 +133,6 @@ class TailorClient(MultiModelClient):
             learnt = {f"{GATE}{group}": one.detach() for group, one in gates.items()}
             figures["client_state"] = {**pack_channels(active), **learnt}
         return {**figures, "update_weight": model.state_dict()}
-
-
-class _Gated:
-    """A network with other parameters, which keeps its own statistics."""
-
-    def __init__(self, model: nn.Module, tensors: State) -> None:
-        self._model, self._tensors = model, tensors
-
-    def __call__(self, x: Tensor) -> Tensor:
-        output: Tensor = functional_call(self._model, self._tensors, (x,))
-        return output
 
 
 @torch.no_grad()

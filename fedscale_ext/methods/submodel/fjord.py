@@ -11,8 +11,9 @@ Departures from the paper and the public code:
 Paper to code, section by section: docs/methods/width.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -114,7 +115,7 @@ class FjordClient(MultiModelClient):
         parameters: list[Tensor] = [parameter for _, parameter in named]
         steps, losses = None, []
         for (x, y), choice in zip(self.seen(client_data, conf), drawn, strict=True):
-            network = Narrow(model, spec, widths[choice]) if choice else model
+            network = narrow(model, spec, widths[choice]) if choice else model
             output = self.output(network, x, client_data, conf)
             if choice and conf.objective["distil"]:
                 teacher = self.output(model, x, client_data, conf)
@@ -139,20 +140,14 @@ def _skeleton(spec: ModelSpec, widths: Widths) -> tuple[nn.Module, Mapping[str, 
     return skeleton(models.resized(spec, dict(widths))), leading(models.layout(spec), dict(widths))
 
 
-class Narrow:
+def narrow(model: nn.Module, spec: ModelSpec, widths: Widths) -> Callable[[Tensor], Tensor]:
     """The network of the leading channels of ``model``: a function of a batch, differentiable in its parameters."""
-
-    def __init__(self, model: nn.Module, spec: ModelSpec, widths: Widths) -> None:
-        self._module, slices = _skeleton(spec, widths)
-        self._tensors = {name: tensor[slices[name]] for name, tensor in model.named_parameters()}
-        # Copies, which training mode may change: a width's statistics are not the whole model's. A buffer that is no
-        # part of the state has no axes, and stays whole.
-        self._tensors |= {name: tensor[slices.get(name, ...)].clone() for name, tensor in model.named_buffers()}
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Logits: [B, C, H, W] -> [B, classes]."""
-        output: Tensor = functional_call(self._module, self._tensors, (x,))
-        return output
+    module, slices = _skeleton(spec, widths)
+    tensors = {name: tensor[slices[name]] for name, tensor in model.named_parameters()}
+    # Copies, which training mode may change: a width's statistics are not the whole model's. A buffer that is no
+    # part of the state has no axes, and stays whole.
+    tensors |= {name: tensor[slices.get(name, ...)].clone() for name, tensor in model.named_buffers()}
+    return partial(functional_call, module, tensors)
 
 
 class FjordAggregator(RatesAggregator):

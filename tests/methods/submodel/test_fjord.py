@@ -13,7 +13,7 @@ from torch.nn import functional
 from fedscale_ext import models
 from fedscale_ext.core.client_config import ClientConfig
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.methods.submodel.fjord import FjordAggregator, FjordClient, Narrow, drawn_widths
+from fedscale_ext.methods.submodel.fjord import FjordAggregator, FjordClient, drawn_widths, narrow
 from fedscale_ext.submodels import count_mean, coverage, extract, insert, narrowed, widths_at, window
 from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
@@ -76,9 +76,9 @@ def test_the_widest_teaches_the_drawn_one(name: str, choice: int) -> None:
     output = wide(data.x).flatten(0, -2)  # of a network's only exit, too
     loss = functional.cross_entropy(output, data.y)
     if choice:
-        narrow = Narrow(wide, spec, tuple(sorted(widths_at(spec, P[choice]).items())))
+        part = narrow(wide, spec, tuple(sorted(widths_at(spec, P[choice]).items())))
         soft = output.detach().softmax(1)
-        loss = loss - (soft * narrow(data.x).flatten(0, -2).log_softmax(1)).sum(1).mean()
+        loss = loss - (soft * part(data.x).flatten(0, -2).log_softmax(1)).sum(1).mean()
     names = [key for key, _ in wide.named_parameters()]
     gradients = dict(zip(names, torch.autograd.grad(loss, list(wide.parameters())), strict=True))
     trained = FjordClient(settings_, bench_of(spec)).train(data, module, settings_)
