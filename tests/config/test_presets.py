@@ -9,7 +9,7 @@ import yaml
 import fedscale_ext
 from fedscale_ext import models
 from fedscale_ext.config import methods, presets
-from fedscale_ext.config.job_config import ConfFile, load_config, origin
+from fedscale_ext.config.job_config import ConfFile, JobConfig, load_config, origin
 from fedscale_ext.config.method_params import make_params
 from fedscale_ext.config.methods import method_class, method_names
 from fedscale_ext.core.errors import UserError
@@ -21,10 +21,15 @@ METHODS = presets.startable_methods()
 DATA = list(presets.data_presets())
 
 
+@cache
+def configuration(method: str, data: str) -> JobConfig:
+    return load_config(f"{method} --on {data}")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_composes_with_each_data_set(method: str) -> None:
     for data in DATA:
-        config = load_config(f"{method} --on {data}")  # UserError for an unknown key, or a value of a wrong type
+        config = configuration(method, data)  # UserError for an unknown key, or a value of a wrong type
         make_params(method_class(config.job.method).Params, config)
         assert all(key.startswith(f"{config.job.method}.") for key in config.params), data
         assert not [value for value in config.given.values() if str(value).startswith("$")], data
@@ -56,7 +61,7 @@ def test_the_models_of_a_pair_take_the_data_and_the_weakest_affords_the_smaller(
     unfit = set()
     for method in METHODS:
         for data in DATA:
-            config = load_config(f"{method} --on {data}")
+            config = configuration(method, data)
             kind = known(config.fedscale.data_set)
             assert kind is not None
             shape = config.job.sample_shape or kind.shape
@@ -73,7 +78,7 @@ def test_the_models_of_a_pair_take_the_data_and_the_weakest_affords_the_smaller(
 def test_clients_of_a_method_can_train_the_model_of_its_preset() -> None:
     for method in METHODS:
         for data in DATA:
-            config = load_config(f"{method} --on {data}")
+            config = configuration(method, data)
             kind = known(config.fedscale.data_set)
             assert kind is not None
             if (method, data) not in UNFIT:
