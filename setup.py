@@ -54,6 +54,7 @@ setup(
         "matplotlib>=3.11",
         "safetensors>=0.4.4",
         "pydantic>=2.6",
+        "typing_extensions>=4.6.1",
         "typer>=0.29",
         "rich>=13.8",
         "psutil>=5.9.4",

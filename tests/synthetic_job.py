@@ -10,7 +10,8 @@ import torch
 from fedscale_ext.core.model_spec import Cost, ModelSpec
 from fedscale_ext.core.streams import stream
 from fedscale_ext.core.types import Evaluation, Model, RoundRecord
-from fedscale_ext.metrics.summary import JobResult, job_header, summarise
+from fedscale_ext.metrics.job_folder.header import JobHeader, job_header
+from fedscale_ext.metrics.summary import JobResult, summarise
 
 LINEAGE = {"m0": {"parent": None, "birth": 0, "steps": []},
            "m1": {"parent": "m0", "birth": 33, "steps": ["widen c0", "deepen c1"]}}  # fmt: skip
@@ -98,7 +99,7 @@ def models() -> list[Model]:
     return [small, large]
 
 
-def header(*, generated: bool = True) -> dict[str, Any]:
+def header(*, generated: bool = True) -> JobHeader:
     return job_header(
         job_name="synthetic",
         method="fedtrans",

@@ -95,7 +95,7 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
     key = _chosen(job, model, client)
     network, shape, classes = _network(job, key)
     labels = class_names(job.header["config"], classes)
-    about = {"labels": json.dumps(labels), "job": job.name, "model": key, "method": str(job.header["method"])}
+    about = {"labels": json.dumps(labels), "job": job.name, "model": key, "method": job.header["method"]}
     content = _onnx(network, shape, about)
     served = _served(job, key)
     tests = _test_samples(job, served)
@@ -114,7 +114,7 @@ def export(job: LoadedJob, out: Path, model: str | None = None, client: str | No
 def _network(job: LoadedJob, key: str) -> tuple[nn.Module, tuple[int, int, int], int]:
     """Return a model with the normalisation of the job's data, in evaluation; the shape of a sample; the classes."""
     spec, network = load_network(job, key)
-    data_set = str(job.header["config"]["data_set"])
+    data_set = job.header["config"]["data_set"]
     entry = known(data_set)
     pixels = not (entry and entry.values)
     whole = _WithNormalisation(network, data_set, spec["input_shape"][0], pixels).eval()

@@ -56,7 +56,7 @@ def predict(
     served = load_served_model(job, client)
     number = job.client_number(client)
     if notice is not None and is_personal(served.key) and number not in trained_clients(job.records):
-        weights = untrained_weights(method_class(str(job.header["method"])))
+        weights = untrained_weights(method_class(job.header["method"]))
         notice(f"client {client} never trained: {weights}")
     samples_by_name = read_inputs(inputs, served.data_set, served.shape, notice)
     while part := list(islice(samples_by_name, _BATCH)):

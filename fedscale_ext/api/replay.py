@@ -15,6 +15,7 @@ from fedscale_ext.core.errors import UserError
 from fedscale_ext.metrics.job_folder.chain import VOLATILE
 from fedscale_ext.metrics.job_folder.evaluations import FOLDER as EVALUATIONS
 from fedscale_ext.metrics.job_folder.file_names import HEADER, INTERNALS, METRICS
+from fedscale_ext.metrics.job_folder.header import JobHeader
 from fedscale_ext.metrics.job_folder.json_lines import GrowingFile, Mark
 from fedscale_ext.metrics.job_folder.jsonable import line as json_line
 from fedscale_ext.metrics.job_folder.round_records import read_lines
@@ -39,7 +40,7 @@ def replay(
     scratch: Path,
     data_dir: str | None = None,
     rounds: int | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], JobHeader]:
     """Compute a round again.
 
     Args:

@@ -11,6 +11,7 @@ from fedscale_ext.api.replay import TOLERANCE, differing, far_apart, replay
 from fedscale_ext.api.run_checks import Check, RecordedRun
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.job_data import open_recorded_data
+from fedscale_ext.metrics.job_folder.header import JobHeader
 
 
 def verify(
@@ -135,7 +136,7 @@ def _replay_check(run: RecordedRun, round: int, data_dir: str | None, rounds: in
 
 
 def _other_circumstances(
-    header: Mapping[str, Any], here: Mapping[str, Any], line: Mapping[str, Any], replayed: Mapping[str, Any]
+    header: JobHeader, here: JobHeader, line: Mapping[str, Any], replayed: Mapping[str, Any]
 ) -> list[str]:
     """What is another here than where the job ran, of that which decides how numbers are rounded."""
     pairs = {

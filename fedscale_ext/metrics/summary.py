@@ -3,106 +3,33 @@
 import dataclasses
 import json
 import math
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from fedscale_ext.config.job_config import set_aside
 from fedscale_ext.core.failures import count
 from fedscale_ext.core.missing_values import mean_of_known
 from fedscale_ext.core.types import Evaluation, Model, RoundRecord, members
-from fedscale_ext.data.named_files import FileDigests
 from fedscale_ext.data.registry import known
 from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mask
 from fedscale_ext.metrics.by_class import class_summary
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, storage
+from fedscale_ext.metrics.job_folder.header import FloorFigures, JobHeader
 from fedscale_ext.metrics.job_folder.jsonable import plain
 from fedscale_ext.metrics.job_folder.round_records import trained_clients
 from fedscale_ext.metrics.perplexity import perplexity
 from fedscale_ext.metrics.scheduled_tests import scheduled
 from fedscale_ext.util.atomic_files import write_atomic
-from fedscale_ext.util.commit import commit
-from fedscale_ext.util.package import VERSION
 
 SUMMARY = "summary.json"
 
 
-def versions() -> dict[str, str]:
-    """Versions of what decides a result, the commit and the platform; "absent" for what is not known."""
-    try:
-        fedscale = metadata.version("fedscale")
-    except metadata.PackageNotFoundError:
-        fedscale = "absent"
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "fedscale": fedscale,
-        "fedscale_ext": VERSION,
-        "commit": commit(),
-        "platform": platform.platform(),
-    }
-
-
-def job_header(
-    *,
-    job_name: str,
-    method: str,
-    params: Any,
-    config: Mapping[str, Any],
-    seed: int,
-    data_name: str,
-    data_generated: bool,
-    data_digest: str,
-    population: str,
-    num_clients: int,
-    public_data_used: bool = False,
-    floor: Mapping[str, Any] | None = None,
-    notices: Sequence[str] = (),
-    named_files: FileDigests | None = None,
-    beyond_capacity: int = 0,
-    device: str = "absent",
-) -> dict[str, Any]:
-    """Description of a job for header.json and the head of summary.json.
-
-    ``params`` are the method's hyperparameters (a dataclass or mapping). ``config`` is the whole configuration with its
-    defaults. ``population`` is the source of the devices ("traced: …" or "resampled …"). Where the configuration names
-    public data, ``data`` has the number of samples taken from the clients, and whether the method uses them
-    (``public_data_used``). ``floor`` is the result of :func:`floors`. ``notices`` are sentences that the job gave
-    before its first round. ``named_files`` are the digests of the files that the configuration names.
-    ``beyond_capacity`` is the number of clients that train a model that their devices do not afford. ``device`` is what
-    executors compute on, which decides how numbers are rounded.
-    """
-    data = {"name": data_name, "generated": data_generated, "digest": data_digest}
-    if (samples := set_aside(config)) or config.get("public_dir"):
-        data |= {"public_samples": samples, "public_data_used": public_data_used}
-    return {
-        "job_name": job_name,
-        "method": method,
-        "params": plain(params),
-        "seed": seed,
-        "data": data,
-        "population": population,
-        "num_clients": num_clients,
-        "beyond_capacity": beyond_capacity,
-        "floor": floor,
-        "notices": list(notices),
-        "versions": versions(),
-        "device": device,
-        "config": plain(config),
-        "named_files": plain(named_files or {}),
-    }
-
-
-def floors(majority: np.ndarray, most_frequent: np.ndarray, count: np.ndarray) -> dict[str, Any]:
+def floors(majority: np.ndarray, most_frequent: np.ndarray, count: np.ndarray) -> dict[str, FloorFigures | None]:
     """Accuracy of clients that predict one label, without a model.
 
     ``majority`` predicts the label of most training samples of the client, ``most_frequent`` that of most training
@@ -151,7 +78,7 @@ class JobResult:
 
 
 def summarise(
-    header: Mapping[str, Any],
+    header: JobHeader,
     models: Sequence[Model] | None,
     result: JobResult,
     *,
@@ -198,7 +125,7 @@ def summarise(
             "round_completion_std_s": completion_std,
         },
         "clients": {
-            **_clients(records, evaluation, int(header["num_clients"])),
+            **_clients(records, evaluation, header["num_clients"]),
             **({} if client_names is None else {"names": list(client_names)}),  # index: client - 1
         },
         "models": _models(models or (), result.lineage, evaluation),
@@ -250,9 +177,9 @@ def _without_mask(evaluation: Evaluation) -> dict[str, Any]:
     return {"unmasked": {**known, "per_client": client_accuracy(plain_test)}}
 
 
-def _perplexity(header: Mapping[str, Any], evaluation: Evaluation | None) -> dict[str, Any]:
+def _perplexity(header: JobHeader, evaluation: Evaluation | None) -> dict[str, Any]:
     """Of text only."""
-    entry = known(str(header["config"].get("data_set", "")))
+    entry = known(header["config"].get("data_set", ""))
     if entry is None or not entry.text:
         return {}
     return {"perplexity": dataclasses.asdict(perplexity(evaluation)) if evaluation else None}

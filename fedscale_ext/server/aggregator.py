@@ -20,9 +20,10 @@ from fedscale_ext.data.job_data import public_notice, source_notice
 from fedscale_ext.data.named_files import file_digests
 from fedscale_ext.metrics.by_class import why_without_classes
 from fedscale_ext.metrics.job_folder.chain import MEASURED, MODELS
+from fedscale_ext.metrics.job_folder.header import JobHeader, job_header
 from fedscale_ext.metrics.job_folder.json_lines import Mark
 from fedscale_ext.metrics.scheduled_tests import evaluation_is_due
-from fedscale_ext.metrics.summary import JobResult, floors, job_header
+from fedscale_ext.metrics.summary import JobResult, floors
 from fedscale_ext.population.population import load_population
 from fedscale_ext.population.selection.participants import select, select_from_groups
 from fedscale_ext.server.announcements import faults_notice, offline_notice, ready_event, round_event, untrained_notice
@@ -201,7 +202,7 @@ class MultiModelAggregator(MethodHooks):
             self.notice(f"Weights & Biases has this job at {self.wandb.where}")
         return done
 
-    def _header(self) -> dict[str, Any]:
+    def _header(self) -> JobHeader:
         """Describe the job before its first round, as header.json."""
         return job_header(
             job_name=self.config.fedscale.job_name,

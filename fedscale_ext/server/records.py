@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedscale_ext.core.types import RoundRecord, State
 from fedscale_ext.metrics.job_folder.clients_file import write_clients
+from fedscale_ext.metrics.job_folder.header import JobHeader
 from fedscale_ext.metrics.job_folder.internal_states import drop_states, write_states
 from fedscale_ext.metrics.job_folder.json_lines import Mark
 from fedscale_ext.metrics.job_folder.model_files import save_models
@@ -42,7 +43,7 @@ class JobRecords:
         self,
         log_dir: Path,
         context: JobContext,
-        header: dict[str, Any],
+        header: JobHeader,
         writer: "SummaryWriter",
         wandb: WandbRun | None,
     ):

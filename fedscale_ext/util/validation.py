@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 # what a value must be, by the first word of pydantic's error types (int_parsing, int_from_float), or a type's name
 KINDS = {
     "bool": "True or False",
+    "dict": "keys with values",
     "float": "a number",
     "int": "a whole number",
     "list": "a list",

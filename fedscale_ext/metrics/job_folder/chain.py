@@ -23,6 +23,7 @@ import torch
 
 from fedscale_ext.config.job_config import decisive
 from fedscale_ext.core.types import State
+from fedscale_ext.metrics.job_folder.header import JobHeader
 from fedscale_ext.metrics.job_folder.jsonable import plain
 
 #: Fields of a line that differ between runs with the same result.
@@ -40,7 +41,7 @@ def next_link(before: str, line: Mapping[str, Any]) -> str:
     return json_digest([before, content])
 
 
-def job_digests(header: Mapping[str, Any]) -> dict[str, str]:
+def job_digests(header: JobHeader) -> dict[str, str]:
     """Digest what was fixed before the first round, from header.json: ``data`` and ``settings``."""
     settings = decisive(plain(header["config"]))
     return {"data": header["data"]["digest"], "settings": json_digest([settings, plain(header.get("named_files", {}))])}

@@ -13,6 +13,7 @@ from fedscale_ext.metrics.cost import Spent, spent
 from fedscale_ext.metrics.job_folder.chain import START, job_digests, next_link
 from fedscale_ext.metrics.job_folder.evaluations import StoredEvaluation, drop_evaluations, write_evaluation
 from fedscale_ext.metrics.job_folder.file_names import HEADER, INTERNALS, METRICS
+from fedscale_ext.metrics.job_folder.header import JobHeader
 from fedscale_ext.metrics.job_folder.json_lines import GrowingFile, Mark, check_marked, cut
 from fedscale_ext.metrics.job_folder.jsonable import line, plain
 from fedscale_ext.metrics.job_folder.round_records import LAST, read_records, record_to_json
@@ -49,7 +50,7 @@ def _records_with_evaluations(log_dir: Path, size: int = -1) -> list[RoundRecord
 class Recorder:
     """Appends one JSON line per round to ``log_dir/metrics.jsonl``, flushed, so that a killed job keeps it.
 
-    ``header`` (see :func:`fedscale_ext.metrics.summary.job_header`) describes the job and becomes header.json.
+    ``header`` describes the job and becomes header.json.
     ``internals`` tells whether internals.jsonl is written. ``capacity`` [clients] are the devices' capacities, for
     figures of device groups.
 
@@ -58,7 +59,7 @@ class Recorder:
     """
 
     def __init__(
-        self, log_dir: Path, *, header: dict[str, Any], internals: bool, capacity: np.ndarray | None = None
+        self, log_dir: Path, *, header: JobHeader, internals: bool, capacity: np.ndarray | None = None
     ) -> None:
         self.log_dir = log_dir
         self._header = header

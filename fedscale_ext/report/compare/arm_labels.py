@@ -63,7 +63,7 @@ def arm_labels(groups: Sequence[Sequence[LoadedJob]], data: Mapping[DataKey, str
     differs, else the name of its jobs."""
     names = [_jobs_name(group) for group in groups]
     firsts = [group[0] for group in groups]
-    methods = [str(job.header["method"]) for job in firsts]
+    methods = [job.header["method"] for job in firsts]
     tries = [methods, [f"{method}, {data[job.data_key]}" for method, job in zip(methods, firsts, strict=True)]]
     tries.append([label or name for label, name in zip(_with_settings(firsts, data), names, strict=True)])
     cut = [[short(label) for label in labels] for labels in tries]
@@ -88,7 +88,7 @@ def _with_settings(jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> l
     much."""
     alike: dict[str, dict[DataKey, list[LoadedJob]]] = {}  # by method and data
     for job in jobs:
-        alike.setdefault(str(job.header["method"]), {}).setdefault(job.data_key, []).append(job)
+        alike.setdefault(job.header["method"], {}).setdefault(job.data_key, []).append(job)
     different = {
         (method, data): [key for key in differences(group) if key != "data_dir"]
         for method, groups in alike.items()
@@ -96,7 +96,7 @@ def _with_settings(jobs: Sequence[LoadedJob], names: Mapping[DataKey, str]) -> l
     }
     labels: list[str | None] = []
     for job in jobs:
-        method = str(job.header["method"])
+        method = job.header["method"]
         keys = different[method, job.data_key]
         data = [names[job.data_key]] if len(alike[method]) > 1 else []
         settings = [f"{key.rpartition('.')[2]} {job.shown_setting(key)}" for key in keys[:_NAMED_SETTINGS]]

@@ -53,13 +53,13 @@ class Arm:
     @property
     def beyond_capacity(self) -> int:
         """Clients that train what their devices do not afford, if they are more than a twentieth of all, else 0."""
-        most = max(int(job.header.get("beyond_capacity", 0)) for job in self.jobs)
-        return most if most > _FEW * int(self.jobs[0].header["num_clients"]) else 0
+        most = max(job.header.get("beyond_capacity", 0) for job in self.jobs)
+        return most if most > _FEW * self.jobs[0].header["num_clients"] else 0
 
     @property
     def generated(self) -> bool:
         """True if the data are generated."""
-        return bool(self.jobs[0].header["data"]["generated"])
+        return self.jobs[0].header["data"]["generated"]
 
     @property
     def uncounted(self) -> int:

@@ -208,7 +208,7 @@ def _different_data(data: Mapping[str, LoadedJob]) -> str:
 def _listed_data(data: Mapping[str, LoadedJob]) -> str:
     """Names of data, each with a job on them, and their numbers of clients and classes where these differ."""
     counts: dict[str, list[int | None]] = {
-        "clients": [int(job.header["num_clients"]) for job in data.values()],
+        "clients": [job.header["num_clients"] for job in data.values()],
         "classes": [job.num_classes for job in data.values()],
     }
     different = {what: each for what, each in counts.items() if len(set(each)) > 1}

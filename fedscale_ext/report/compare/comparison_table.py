@@ -92,7 +92,9 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Column]) -> list[TableRow]:
         floor = (job.header.get("floor") or {}).get(kind)
         if floor and floor["tested"]:
             values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
-            cells = [Cell(figure.tell(values[figure.key]) if figure.key in values else "–") for figure in figures]
+            cells = [
+                Cell("–" if (value := values.get(figure.key)) is None else figure.tell(value)) for figure in figures
+            ]
             data = ", ".join(dict.fromkeys(names[job.digest]))
             key = (kind, data, *(cell.value for cell in cells))
             rows.setdefault(key, TableRow(_FLOORS[kind], "", data, cells, None, kind="floor"))

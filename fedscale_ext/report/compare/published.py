@@ -9,9 +9,9 @@ FedScale's leaderboard: test accuracy with its standard deviation over five seed
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fedscale_ext.core.data_names import data_set_name
+from fedscale_ext.metrics.job_folder.header import JobHeader
 
 _FEDTRANS, _HYPEMEFED = "FedTrans, Table 2", "HypeMeFed, Table 1"
 # data set -> method -> accuracy %, IQR %, PMACs, storage MB, network MB
@@ -38,13 +38,13 @@ _WHOLE = {"cifar10": "CIFAR-10", "femnist": "LEAF's FEMNIST", "speech": "Speech 
 _COMPONENTS = {"25": 0.3855, "50": 0.3876, "100": 0.3886, "200": 0.3889}
 
 
-def paper_row(header: Mapping[str, Any]) -> tuple[str, Mapping[str, float]]:
+def paper_row(header: JobHeader) -> tuple[str, Mapping[str, float]]:
     """Published figures of a job's method on its data: the source, and figures by their keys.
 
     Keys are those of :data:`fedscale_ext.report.compare.columns.FIGURES`. The figures are empty where none were
     published, or where the job's data are generated.
     """
-    method, data_set = str(header["method"]), data_set_name(str(header["config"]["data_set"]))
+    method, data_set = header["method"], data_set_name(header["config"]["data_set"])
     if header["data"]["generated"]:
         return "", {}
     if method == "hypemefed" and data_set == "unimib_shar":

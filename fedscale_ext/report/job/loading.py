@@ -1,13 +1,12 @@
 """A job as its folder tells of it, finished or not: what reports and leaderboards are made of."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel
 
 from fedscale_ext.config.changed_settings import completed
 from fedscale_ext.config.idle_settings import is_unread
@@ -20,9 +19,10 @@ from fedscale_ext.metrics.accuracy import client_accuracy
 from fedscale_ext.metrics.job_folder.clients_file import CLIENTS, Clients, read_clients
 from fedscale_ext.metrics.job_folder.evaluations import StoredEvaluation
 from fedscale_ext.metrics.job_folder.file_names import HEADER, METRICS
+from fedscale_ext.metrics.job_folder.header import JobHeader, check_header
 from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.metrics.summary import SUMMARY, JobResult, summarise
-from fedscale_ext.report.job.schema import Header, Summary
+from fedscale_ext.report.job.schema import Summary
 from fedscale_ext.util.reading import MEGA, read_json
 from fedscale_ext.util.validation import faults_raise
 
@@ -39,7 +39,7 @@ class LoadedJob:
     """
 
     folder: Path
-    header: Mapping[str, Any]
+    header: JobHeader
     summary: Mapping[str, Any]
     records: Sequence[RoundRecord]
     finished: bool
@@ -48,18 +48,18 @@ class LoadedJob:
     @property
     def name(self) -> str:
         """Name of the job, the configuration's job_name."""
-        return str(self.header["job_name"])
+        return self.header["job_name"]
 
     @property
     def seed(self) -> int:
         """Seed of its random draws."""
-        return int(self.header["seed"])
+        return self.header["seed"]
 
     @property
     def data(self) -> str:
         """Name of its data, with a word where they are generated."""
         data = self.header["data"]
-        return f"{data['name']} (generated)" if data["generated"] else str(data["name"])
+        return f"{data['name']} (generated)" if data["generated"] else data["name"]
 
     @property
     def num_classes(self) -> int | None:
@@ -70,7 +70,7 @@ class LoadedJob:
     @property
     def digest(self) -> str:
         """Digest of its data."""
-        return str(self.header["data"]["digest"])
+        return self.header["data"]["digest"]
 
     @property
     def data_key(self) -> DataKey:
@@ -85,7 +85,7 @@ class LoadedJob:
     @property
     def rounds_asked(self) -> int:
         """Number of rounds in its configuration."""
-        return int(self.header["config"]["rounds"])
+        return self.header["config"]["rounds"]
 
     @property
     def rounds_done(self) -> int:
@@ -269,7 +269,7 @@ class NoRound(UserError):
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} holds no {METRICS} with a round; give the log folder of a job that has trained")
         try:
-            self.name = str(_object(folder / HEADER, Header)["job_name"])
+            self.name = _header(folder)["job_name"]
         except UserError:
             self.name = folder.parent.name
 
@@ -280,15 +280,21 @@ def load_job(folder: Path, failure: str = "") -> LoadedJob:
     records = read_records(folder / METRICS)
     if not records:
         raise NoRound(folder)
-    header = _object(folder / HEADER, Header)
+    header = _header(folder)
     if (folder / SUMMARY).exists():
-        return LoadedJob(folder, header, _object(folder / SUMMARY, Summary), records, True, failure)
+        summary = _object(folder / SUMMARY, check_header, Summary.model_validate)
+        return LoadedJob(folder, header, summary, records, True, failure)
     clients = read_clients(folder)
     summary = summarise(header, None, JobResult(records), client_names=None if clients is None else clients.names)
     return LoadedJob(folder, header, summary, records, False, failure)
 
 
-def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
+def _header(folder: Path) -> JobHeader:
+    header: Any = _object(folder / HEADER, check_header)
+    return header
+
+
+def _object(path: Path, *checks: Callable[[Any], object]) -> dict[str, Any]:
     try:
         content = read_json(path, 1024 * MEGA)
     except OSError as error:
@@ -296,7 +302,8 @@ def _object(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     except ValueError:
         raise UserError(f"{path} is damaged: it is no JSON") from None
     with faults_raise(UserError, f"{path} is damaged, or of another version: "):
-        shape.model_validate(content)
+        for check in checks:
+            check(content)
     return content
 
 

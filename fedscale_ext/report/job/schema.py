@@ -1,118 +1,73 @@
-"""What header.json and summary.json must hold for a report: they may come from anywhere, or from another version."""
+"""What summary.json must hold for a report beside its header: it may come from anywhere, or from another version."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-_Name = Annotated[str, Field(min_length=1, max_length=1000)]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
+from fedscale_ext.metrics.job_folder.header import Count, Figure, Name
+
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-_Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _Config(_Part):
-    rounds: Annotated[int, Field(ge=1)]
-    data_set: _Name
-    model: _Name
-
-
-class _Data(_Part):
-    name: _Name
-    generated: bool
-    digest: str
-    public_samples: _Count = 0
-    public_data_used: bool = False
-
-
-class _FloorFigures(_Part):
-    mean: _Figure | None
-    iqr: _Figure | None
-    sample_weighted: _Figure | None
-    tested: _Count
-
-
-class _Floor(_Part):
-    majority: _FloorFigures
-    most_frequent: _FloorFigures | None = None  # of a job that an earlier version ran
-
-
-class Header(_Part):
-    """header.json, and the head of summary.json."""
-
-    job_name: _Name
-    method: _Name
-    params: dict[str, Any]
-    seed: _Count
-    data: _Data
-    population: str
-    num_clients: _Count
-    versions: dict[str, str]
-    config: _Config
-    floor: _Floor | None = None
-    named_files: dict[str, dict[str, str]] = {}  # without those of a job that an earlier version ran
-    notices: list[str] = []
-    beyond_capacity: _Count = 0  # an earlier release did not write it
-
-
 class _Named(_Part):
-    accuracy: _Figure
+    accuracy: Figure
 
 
 class _AtTheEnd(_Part):
-    mean: _Figure | None
-    iqr: _Figure | None
-    worst: _Figure | None
-    best: _Figure | None
-    worst_client: _Count | None
-    per_client: list[_Figure | None] = []
-    tested: _Count
+    mean: Figure | None
+    iqr: Figure | None
+    worst: Figure | None
+    best: Figure | None
+    worst_client: Count | None
+    per_client: list[Figure | None] = []
+    tested: Count
 
 
 class _Accuracy(_AtTheEnd):
-    sample_weighted: _Figure | None
+    sample_weighted: Figure | None
     named: dict[str, _Named]
 
 
 class _Cost(_Part):
-    forward_macs: _Figure
-    training_macs: _Figure
-    network_total_mb: _Figure
-    network_per_round_mb: _Figure
-    storage_suite_mb: _Figure
-    mean_model_mb: _Figure | None
-    server_bytes: _Count = 0
-    client_models: _Count = 0
+    forward_macs: Figure
+    training_macs: Figure
+    network_total_mb: Figure
+    network_per_round_mb: Figure
+    storage_suite_mb: Figure
+    mean_model_mb: Figure | None
+    server_bytes: Count = 0
+    client_models: Count = 0
 
 
 class _Time(_Part):
-    virtual_s: _Figure
-    wall_s: _Figure
-    round_completion_mean_s: _Figure | None
-    round_completion_std_s: _Figure | None
+    virtual_s: Figure
+    wall_s: Figure
+    round_completion_mean_s: Figure | None
+    round_completion_std_s: Figure | None
 
 
 class _Clients(_Part):
-    total: _Count
-    took_part: _Count
-    participations: _Count
-    failed: dict[str, _Count]
-    failed_total: _Count
-    stragglers: _Count
-    late_download_mb: _Figure = 0.0  # an earlier release did not write these two
-    lost_download_mb: _Figure = 0.0
-    offline: _Count
-    untested: _Count
+    total: Count
+    took_part: Count
+    participations: Count
+    failed: dict[str, Count]
+    failed_total: Count
+    stragglers: Count
+    late_download_mb: Figure = 0.0  # an earlier release did not write these two
+    lost_download_mb: Figure = 0.0
+    offline: Count
+    untested: Count
     names: list[str] | None = None  # of a job that an earlier version ran
 
 
 class _ModelCost(_Part):
-    forward_macs: _Figure
-    parameters: _Count
-    bytes: _Count
+    forward_macs: Figure
+    parameters: Count
+    bytes: Count
 
 
 class _Spec(_Part):
@@ -121,15 +76,15 @@ class _Spec(_Part):
 
 class _Lineage(_Part):
     parent: str | None = None
-    birth: _Count = 0
+    birth: Count = 0
     steps: list[str] = []
 
 
 class _Model(_Part):
-    key: _Name
+    key: Name
     spec: _Spec
     cost: _ModelCost
-    serves: _Count
+    serves: Count
     lineage: _Lineage | str | None
 
 
@@ -152,12 +107,12 @@ class _ClassFigure(_Part):
 
 
 class _AucFigure(_ClassFigure):
-    clients: _Count
+    clients: Count
     pooled_error: _Share | None
 
 
 class _Classes(_Part):
-    samples: list[_Count]
+    samples: list[Count]
     accuracy: list[_Share | None]
 
     @model_validator(mode="after")
@@ -183,7 +138,7 @@ class _ByClass(_Part):
 
 
 class _Resumed(_Part):
-    after_round: _Count
+    after_round: Count
     code_changed: bool
 
 
@@ -192,7 +147,7 @@ _Known = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min
 
 
 class _Search(_Part):
-    macs: _Figure
+    macs: Figure
     score: Annotated[float, Field(allow_inf_nan=False)]
     front: list[_Known]
     scores: list[_Pair]
@@ -208,14 +163,14 @@ class SearchedTier(_Part):
 class TypeOfDevices(_Part):
     """A row of ``results.types`` of summary.json; that of all devices has no curve of [round, accuracy]."""
 
-    type: _Name
+    type: Name
     curve: list[_Pair] | None = None
 
 
-class Summary(Header):
-    """summary.json of a job that has ended."""
+class Summary(_Part):
+    """summary.json of a job that has ended, without the fields of its header."""
 
-    rounds: _Count
+    rounds: Count
     stopped: str | None
     privacy: _Privacy | None = None
     accuracy: _Accuracy | None
@@ -229,6 +184,6 @@ class Summary(Header):
     time: _Time
     clients: _Clients
     models: list[_Model]
-    restarts: dict[str, _Count]
+    restarts: dict[str, Count]
     resumed: list[_Resumed]
     results: dict[str, Any] | None = None

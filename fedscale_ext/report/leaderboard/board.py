@@ -69,7 +69,7 @@ def _arm_row(arm: Arm) -> tuple[str, bool, float, list[str]]:
     if other:
         by += f", {job.header['num_clients']:,} clients"
     mean, std = statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
-    model = Path(str(job.header["config"]["model"])).stem
+    model = Path(job.header["config"]["model"]).stem
     cells = [data, arm.label, model, _accuracy(mean, std), str(job.summary["rounds"]), f"{hours:.1f}", by]
     return data, other, mean, cells
 

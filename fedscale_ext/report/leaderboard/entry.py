@@ -48,14 +48,14 @@ class Tuned:
 
 def board_data(job: LoadedJob) -> str | None:
     """The leaderboard's name of a job's data set; None where it has none for it."""
-    name = data_set_name(str(job.header["config"]["data_set"]))
+    name = data_set_name(job.header["config"]["data_set"])
     return name if name in CLIENTS else None
 
 
 def of_its_size(job: LoadedJob) -> bool:
     """Tell whether a job on a leaderboard data set has about as many clients as FedScale's data set."""
     num_clients = CLIENTS[str(board_data(job))]
-    return abs(int(job.header["num_clients"]) - num_clients) <= _TOLERANCE * num_clients
+    return abs(job.header["num_clients"] - num_clients) <= _TOLERANCE * num_clients
 
 
 def lacks(jobs: Sequence[LoadedJob], tuned: Sequence[Tuned] | None, commit: str | None) -> list[str]:
@@ -91,7 +91,7 @@ def _lacks_of_data(job: LoadedJob) -> list[str]:
     if data is None:
         return [f"the leaderboard has no data set {job.header['config']['data_set']}, only {enumerated(list(CLIENTS))}"]
     if not of_its_size(job):
-        clients = int(job.header["num_clients"])
+        clients = job.header["num_clients"]
         return [f"the data are not FedScale's: {clients:,} clients, where its {data} has {CLIENTS[data]:,}"]
     return []
 
@@ -144,7 +144,7 @@ def entry(
         "method": first.header["method"],
         "external_data": external_data,
         "dataset": board_data(first),
-        "model": Path(str(first.header["config"]["model"])).stem,
+        "model": Path(first.header["config"]["model"]).stem,
         "model_specs": [model["spec"] for model in first.summary["models"]],
         "clients": first.header["num_clients"],
         "test_accuracy_mean": float(torch.mean(values)),
@@ -182,7 +182,7 @@ def configuration(job: LoadedJob) -> str:
 
 
 def _stem(job: LoadedJob) -> str:
-    return "_".join([str(job.header["method"]), str(board_data(job)), Path(str(job.header["config"]["model"])).stem])
+    return "_".join([job.header["method"], str(board_data(job)), Path(job.header["config"]["model"]).stem])
 
 
 def write(folder: Path, jobs: Sequence[LoadedJob], content: Mapping[str, Any]) -> list[Path]:

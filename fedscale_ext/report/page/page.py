@@ -89,7 +89,7 @@ def _head(arms: Sequence[Arm], left_out: str) -> str:
     jobs = [job for arm in arms for job in arm.every_job]
     data = data_words([job.header for job in jobs])
     lines = [f'<p class="quiet">Data: {escape("; ".join(data))}</p>']
-    generated = [bool(job.header["data"]["generated"]) for job in jobs]
+    generated = [job.header["data"]["generated"] for job in jobs]
     if any(generated):
         which = "These results are" if all(generated) else "Some of these results are"
         lines.append(f'<p class="warning">{which} for GENERATED data: they say nothing of real ones.</p>')

@@ -1,15 +1,16 @@
 """One picture of a job: accuracy, loss, who trained what, and how clients fare."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.types import RoundRecord
 from fedscale_ext.metrics.job_folder.file_names import HEADER, METRICS
+from fedscale_ext.metrics.job_folder.header import JobHeader
 from fedscale_ext.metrics.job_folder.round_records import read_records
 from fedscale_ext.report.job.end_files import JOB_PLOT
 from fedscale_ext.report.job.loading import NoRound
@@ -42,7 +43,7 @@ def plot_job(log_dir: Path) -> Path:
     return path
 
 
-def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> "Figure":
+def draw(header: JobHeader, records: Sequence[RoundRecord]) -> "Figure":
     """The figure of a job: three views of accuracy above loss, participants per model and clients."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import FuncFormatter
@@ -68,7 +69,7 @@ def draw(header: Mapping[str, Any], records: Sequence[RoundRecord]) -> "Figure":
     return figure
 
 
-def _title(figure: "Figure", header: Mapping[str, Any], records: Sequence[RoundRecord]) -> None:
+def _title(figure: "Figure", header: JobHeader, records: Sequence[RoundRecord]) -> None:
     from fedscale_ext.report.plots import panels
 
     data = header["data"]
