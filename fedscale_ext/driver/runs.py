@@ -3,35 +3,18 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel
 
 from fedscale_ext.config.changed_settings import changed_settings, completed
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.method_params import changed_rounds
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.named_files import FileDigests, differing_files, file_digests
+from fedscale_ext.data.named_files import differing_files, file_digests
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.supervision import checkpoints, has_checkpoint
+from fedscale_ext.metrics.job_folder.earlier_run import EarlierRun, earlier_run
 from fedscale_ext.metrics.job_folder.file_names import HEADER
-from fedscale_ext.util.reading import MEGA, read_json
 
 START_ANEW = "resume it with the settings that it was started with, or start it anew without --resume"
-
-
-class _Data(BaseModel):
-    """What header.json states of the data that a run had."""
-
-    digest: str | None = None
-
-
-class _Stated(BaseModel):
-    """What of a run's header.json a resumed job is compared with; an earlier release wrote no digests."""
-
-    config: dict[str, Any]
-    named_files: dict[str, dict[str, str]] = {}
-    data: _Data = _Data()
 
 
 def choose_run(
@@ -75,8 +58,8 @@ def existing(name: str, last: Job | None) -> Job:
 
 def _check_stand_in(config: JobConfig, last: Job, run: Path) -> None:
     """UserError where ``run``, which is not the ``last`` one, is not known to have the settings of ``config``."""
-    before = _header(run)
-    if before is None:
+    before = earlier_run(run)
+    if not before.config:
         fault = f"is of unknown settings: its {HEADER} cannot be read"
     elif changed := _changed(before, config, files_here=True):
         fault = f"has other settings: {changed}"
@@ -94,12 +77,12 @@ def check_unchanged(config: JobConfig, run: Path, advice: str = START_ANEW, file
     Files are compared if they lie on this machine (``files_here``). A run whose settings cannot be read passes: the
     aggregator compares them with those in the checkpoint.
     """
-    before = _header(run)
-    if before is not None and (changed := _changed(before, config, files_here)):
+    before = earlier_run(run)
+    if before.config and (changed := _changed(before, config, files_here)):
         raise UserError(f"job {config.fedscale.job_name} ran with other settings: {changed}; {advice}")
 
 
-def _changed(before: _Stated, config: JobConfig, files_here: bool) -> str:
+def _changed(before: EarlierRun, config: JobConfig, files_here: bool) -> str:
     """What differs, in words; empty where nothing does."""
     changed = [changed_settings(completed(before.config), config.echo())]
     if not changed[0] and isinstance(rounds := before.config.get("rounds"), int):
@@ -147,27 +130,7 @@ def data_digest(run: Path, since: float = 0.0) -> str | None:
             return None
     except OSError:
         return None
-    before = _header(run)
-    return before.data.digest if before is not None else None
-
-
-def file_digests_of(run: Path) -> FileDigests:
-    """The digests of the files that a run's settings name; none where its header.json states none."""
-    before = _header(run)
-    return before.named_files if before is not None else {}
-
-
-def has_settings(run: Path) -> bool:
-    """Tell whether a run's header.json states its settings."""
-    return _header(run) is not None
-
-
-def _header(run: Path) -> _Stated | None:
-    """What a run's header.json states; None where it states no settings."""
-    try:
-        return _Stated.model_validate(read_json(run / HEADER, MEGA))
-    except (OSError, ValueError):
-        return None
+    return earlier_run(run).data_digest
 
 
 def run_folder(log_path: str, name: str, time_stamp: str) -> Path:

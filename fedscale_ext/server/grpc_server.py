@@ -25,9 +25,9 @@ from fedscale_ext.core import events
 from fedscale_ext.core.errors import JobFailed, UserError, one_line
 from fedscale_ext.core.failures import LONGEST
 from fedscale_ext.data.job_data import local_digest
+from fedscale_ext.metrics.job_folder.earlier_run import earlier_run
 from fedscale_ext.metrics.trackers.wandb_run import open_run, without_token
 from fedscale_ext.server.attendance import Attendance
-from fedscale_ext.server.checkpoints.job_checkpoints import data_digest_before
 from fedscale_ext.server.round.encoded_models import EncodedModels, SentModels
 from fedscale_ext.submodels.model_pool import ModelPool
 from fedscale_ext.tasks.kind import CACHED, NOT_CACHED, SENDER
@@ -164,7 +164,7 @@ class Coordinator(NoPickle, Aggregator):
         """
         needed = digest = local_digest(self.config)
         if digest is None and self.config.job.resumes:
-            needed = data_digest_before(self.log_dir)
+            needed = earlier_run(self.log_dir).data_digest
         with self._changed:
             self.local_digest, self._needed_digest, self._local_data_read = digest, needed, True
             self._changed.notify_all()

@@ -30,6 +30,7 @@ from fedscale_ext.driver.sweeps.job_slots import JobSlots, job_slots
 from fedscale_ext.driver.sweeps.sweep_records import Point, Sweep
 from fedscale_ext.driver.sweeps.sweep_view import State, SweepDisplay, print_arms, print_notices
 from fedscale_ext.entry.parent_pipe import PIPE_VARIABLE
+from fedscale_ext.metrics.job_folder.earlier_run import earlier_run
 from fedscale_ext.util.yaml_reading import as_yaml
 
 ENDING = "-sweep"
@@ -274,7 +275,7 @@ class _Run:
 
     def _finish(self, name: str) -> None:
         """Count a job whose driver is done, unless it read other files or data than the sweep began with."""
-        fault = self._changed_files(name, runs.file_digests_of(Path(self.sweep.runs[name])))
+        fault = self._changed_files(name, earlier_run(Path(self.sweep.runs[name])).named_files)
         if fault := fault or self._exchanged_data(name):
             return self._disown(name, fault)
         state = self.states[name]

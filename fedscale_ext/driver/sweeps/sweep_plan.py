@@ -16,6 +16,7 @@ from fedscale_ext.driver import jobs, preparation, runs
 from fedscale_ext.driver.jobs import Job
 from fedscale_ext.driver.supervision import has_checkpoint
 from fedscale_ext.driver.sweeps.sweep_records import Point
+from fedscale_ext.metrics.job_folder.earlier_run import earlier_run
 from fedscale_ext.util.commas import at_commas
 
 _MOST = 1000
@@ -231,7 +232,7 @@ def resumed_runs(configs: Sequence[JobConfig], earlier: Mapping[str, str]) -> Re
         record = last if last is not None and last.log_dir == run else None
         done = record is not None and record.status == "finished"
         done = done and (runs.rounds_done(run, record) >= rounds or (record is not None and record.complete(rounds)))
-        done = done and runs.has_settings(run)  # else its results are gone
+        done = done and bool(earlier_run(run).config)  # else its results are gone
         if not done and not has_checkpoint(run):
             continue  # starts anew
         runs.check_unchanged(config, run, _CHANGED)

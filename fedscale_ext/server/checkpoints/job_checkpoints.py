@@ -17,13 +17,11 @@ from fedscale_ext.core.types import State
 from fedscale_ext.data.job_data import check_same_data
 from fedscale_ext.data.named_files import differing_files
 from fedscale_ext.metrics.job_folder.chain import json_digest, state_digests
-from fedscale_ext.metrics.job_folder.file_names import HEADER
 from fedscale_ext.metrics.job_folder.json_lines import Mark
 from fedscale_ext.metrics.job_folder.recorder import check_return
 from fedscale_ext.server.checkpoints import checkpoint_file
 from fedscale_ext.server.method_base.hook_checks import check_state, state_written
 from fedscale_ext.tasks.client_tensors import ClientTensors, StoredTensors
-from fedscale_ext.util.reading import MEGA, read_json
 
 METHOD = "method"  # the component that is the method
 CODE_CHANGED = (
@@ -76,15 +74,6 @@ class Progress:
     records: dict[str, Mark]
     resumed: list[dict[str, Any]]
     notices: list[str]
-
-
-def data_digest_before(log_dir: Path) -> str | None:
-    """Return the digest of the data that a run to resume had; None where its header.json states none."""
-    try:
-        digest = read_json(log_dir / HEADER, 1024 * MEGA)["data"]["digest"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return digest if isinstance(digest, str) else None
 
 
 def collected(components: Mapping[str, Stateful], method: str) -> tuple[State, dict[str, Any]]:
