@@ -33,13 +33,11 @@ from fedscale_ext.core.spec_cache import cached_by_spec
 from fedscale_ext.method import (
     GLOBAL,
     About,
-    Bench,
     ClientSamples,
     Excludes,
     Feature,
     ModelSpec,
     MultiModelClient,
-    MultiModelExecutor,
     OpenFraction,
     Population,
     Positive,
@@ -61,8 +59,6 @@ from fedscale_ext.models.registry import skeleton
 from fedscale_ext.training.optimizers.choice import optimizer_of
 from fedscale_ext.training.outcome import result
 
-THRESHOLD, LR = 0.5, 100.0
-
 
 @dataclass(frozen=True)
 class FedMaskParams(PrunedTypesParams):
@@ -75,32 +71,25 @@ class FedMaskParams(PrunedTypesParams):
 
     """
 
-    threshold: OpenFraction = THRESHOLD
-    lr: Positive = LR
+    threshold: OpenFraction = 0.5
+    lr: Positive = 100.0
 
     method: ClassVar[str] = "fedmask"
+
+
+_DEFAULTS = {"threshold": FedMaskParams.threshold, "lr": FedMaskParams.lr}  # where only speed is measured
 
 
 class MaskClient(MultiModelClient):
     """Client that learns a mask of frozen weights.
 
     ``conf.client_state`` has the client's mask in bits, the channels that it may use, and BatchNorm's statistics
-    (empty before its first round: all channels). ``conf.objective["fedmask"]`` has the ``target`` number of channels of
-    each group, if the client takes part in a round. Clients train one after another, each with scores of its own.
-
-    Args:
-        conf: the client's configuration.
-        bench: the models that the executor has.
-        threshold: tau.
-        lr: learning rate of the scores.
-
+    (empty before its first round: all channels). ``conf.objective["fedmask"]`` has the ``threshold`` tau, the scores'
+    learning rate ``lr``, and in a round the ``target`` number of channels of each group. Clients train one after
+    another, each with scores of its own.
     """
 
     in_cohorts: ClassVar[bool] = False
-
-    def __init__(self, conf: ClientConfig, bench: Bench, threshold: float = THRESHOLD, lr: float = LR) -> None:
-        super().__init__(conf, bench)
-        self._middle, self._lr = math.log(threshold / (1 - threshold)), lr
 
     def load_personal_model(self, model: nn.Module, conf: ClientConfig) -> None:
         """Make ``model`` the client's: W * m_c with its own statistics."""
@@ -127,21 +116,24 @@ class MaskClient(MultiModelClient):
         Scores begin one above or below the threshold, as the server's bits say. In fine-tuning the client's mask says
         so, with which it is served.
         """
-        layout, parameters, middle = self._layout(conf), trainable(model), self._middle
+        layout, parameters = self._layout(conf), trainable(model)
+        settings = conf.objective.get("fedmask", _DEFAULTS)
+        threshold, in_round = settings["threshold"], "target" in settings
+        middle = math.log(threshold / (1 - threshold))
         weights = masks.prunable(parameters)
         bits = _counting(weights)
-        if conf.client_state and "fedmask" not in conf.objective:
+        if conf.client_state and not in_round:
             bits = masks.unpack(conf.client_state, weights)
         self._draw(parameters, conf)
         drawn = {name: weight.detach().clone() for name, weight in weights.items()}
         model.train()
-        first = conf.client_state is not None and not conf.client_state and "fedmask" in conf.objective
+        first = conf.client_state is not None and not conf.client_state and in_round
         active = self._tailored(client_data, model, conf, drawn) if first else channels_of(conf, self.bench)
         self._take_statistics(model, conf)
         inside = channels.masks(layout, active, parameters)
         masks.apply(inside, parameters)
         scores = {name: torch.where(one, middle + 1.0, middle - 1.0).to(drawn[name]) for name, one in bits.items()}
-        scores_config = replace(conf, learning_rate=self._lr, client_weight_decay=0.0)
+        scores_config = replace(conf, learning_rate=settings["lr"], client_weight_decay=0.0)
         values, trained = list(scores.values()), list(weights.values())
         steps = optimizer_of(scores_config).begin(values, None, [inside[name] for name in scores])
         losses = []
@@ -204,15 +196,6 @@ def _slope(score: Tensor) -> Tensor:
     return torch.sigmoid(score) * torch.sigmoid(-score)
 
 
-class MaskExecutor(MultiModelExecutor):
-    """Executor whose clients learn masks."""
-
-    def get_client_trainer(self, conf: ClientConfig) -> MultiModelClient:
-        """Create a client that learns masks, in rounds and for fine-tuning."""
-        params = self.config.method_params()
-        return MaskClient(conf, self.bench, **{name: params[name] for name in ("threshold", "lr") if name in params})
-
-
 @cached_by_spec(1024)
 def mask_bytes(spec: ModelSpec) -> int:
     """Bytes of a bit for each weight that has one, tensor by tensor."""
@@ -225,7 +208,7 @@ class FedMaskAggregator(PrunedTypesAggregator):
 
     about: ClassVar[About] = About("pruning", 2021)
     Params: ClassVar[type] = FedMaskParams
-    Executor: ClassVar[type] = MaskExecutor
+    Client: ClassVar[type] = MaskClient
     narrowing: ClassVar[str] = "prunes it to its type's channels in its first round"
     excludes: ClassVar[tuple[Excludes, ...]] = (
         Excludes(Feature.CHANGES, "exchanges masks of weights that never change"),
@@ -246,6 +229,10 @@ class FedMaskAggregator(PrunedTypesAggregator):
         statistics = {name: tensor for name, tensor in self.pool[GLOBAL].state.items() if name not in parameters}
         return {**super().template(), **masks.pack(ones), **statistics}
 
+    def test_objective(self) -> Mapping[str, Any]:
+        """How clients learn scores, also when they fine-tune."""
+        return {"fedmask": {"threshold": self.params.threshold, "lr": self.params.lr}}
+
     def item_of(self, client: int) -> WorkItem:
         """The work item of a client: the mask of its structure."""
         spec, target = self.pool[GLOBAL].spec, self.target(client)
@@ -257,10 +244,10 @@ class FedMaskAggregator(PrunedTypesAggregator):
             sizes = self.task.step_sizes(client, {})
             first = float(sizes[0] / sizes.sum())  # the batch by which it prunes passes the whole model
             compute, training = compute + first, training + first
+        objective = {"fedmask": {**self.test_objective()["fedmask"], "target": target}}
         return WorkItem(
-            client, GLOBAL, {"fedmask": {"target": target}}, compute_fraction=compute, training_fraction=training,
-            bytes=down, upload=up,
-        )  # fmt: skip
+            client, GLOBAL, objective, compute_fraction=compute, training_fraction=training, bytes=down, upload=up
+        )
 
     def covered(self, client: int, client_state: State, state: State) -> Mapping[str, Any]:
         """Entries that a client returns: masks within its structure, and all statistics."""

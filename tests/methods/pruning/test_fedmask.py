@@ -28,7 +28,7 @@ WEIGHTS = masks.prunable({name: DRAWN[name] for name in NAMES})
 
 
 def client(settings: Any) -> MaskClient:
-    return MaskClient(settings, SimpleNamespace(spec=lambda key: SPEC), lr=LR)  # type: ignore[arg-type]
+    return MaskClient(settings, SimpleNamespace(spec=lambda key: SPEC))  # type: ignore[arg-type]
 
 
 def trained(settings: Any, off: float = 0.3) -> dict[str, Any]:
@@ -44,7 +44,8 @@ def trained(settings: Any, off: float = 0.3) -> dict[str, Any]:
 
 
 def conf(**changes: Any) -> Any:
-    return client_settings(3, **{"client_state": {}, "model_key": "global", "fedmask": {"target": TARGET}, **changes})
+    fedmask = {"threshold": 0.5, "lr": LR, "target": TARGET}
+    return client_settings(3, **{"client_state": {}, "model_key": "global", "fedmask": fedmask, **changes})
 
 
 def test_a_client_learns_which_of_the_drawn_weights_count_within_a_structure() -> None:
@@ -101,13 +102,12 @@ def test_a_clients_own_model_is_what_it_learnt_last() -> None:
 
 def test_fine_tuning_begins_with_the_mask_that_the_client_is_served() -> None:
     learnt = trained(conf())["client_state"]
-    settings = client_settings(3, client_state=learnt, model_key="global")  # without an objective
+    settings = conf(client_state=learnt, fedmask={"threshold": 0.5, "lr": 1e-9})  # without a target
     served = models.build(SPEC)
     client(settings).load_personal_model(served, settings)
     module = models.build(SPEC)
     module.load_state_dict({name: torch.zeros_like(tensor) for name, tensor in DRAWN.items()})  # no bit of the server
-    still = MaskClient(settings, SimpleNamespace(spec=lambda key: SPEC), lr=1e-9)  # type: ignore[arg-type]
-    tuned = still.train(ClientSamples(torch.randn(12, *SHAPE), torch.arange(12) % 5), module, settings)
+    tuned = client(settings).train(ClientSamples(torch.randn(12, *SHAPE), torch.arange(12) % 5), module, settings)
     assert any(bool((served.state_dict()[name] != 0).any()) for name in WEIGHTS)
     for name in NAMES:
         assert torch.equal(tuned["update_weight"][name], served.state_dict()[name]), name
