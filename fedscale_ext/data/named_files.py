@@ -13,7 +13,7 @@ from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.data.decoding.cache import FOLDER as CACHE
-from fedscale_ext.data.weights_files import weights_file
+from fedscale_ext.data.initial_weights_file import weights_file
 from fedscale_ext.util.reading import open_plain
 
 #: key -> path as the setting has it -> sha256 of the file in hexadecimal digits

@@ -23,7 +23,7 @@ from fedscale_ext.config.idle_settings import idle_keys
 from fedscale_ext.config.job_config import JobConfig, load_config, to_argv
 from fedscale_ext.config.keys import RESAMPLED
 from fedscale_ext.core.errors import UserError, listed
-from fedscale_ext.data.weights_files import names_path
+from fedscale_ext.data.initial_weights_file import names_path
 from fedscale_ext.driver import preparation, runs
 from fedscale_ext.driver.processes import Exit, Interrupt, Processes, ProcessEvent
 from fedscale_ext.driver.progress import counted

@@ -23,8 +23,8 @@ from fedscale_ext.config.executor_slots import executor_configs, executor_slots
 from fedscale_ext.config.job_config import JobConfig
 from fedscale_ext.core.errors import UserError
 from fedscale_ext.core.events import EVENTS_VARIABLE
+from fedscale_ext.data.initial_weights_file import weights_file
 from fedscale_ext.data.layout.data_folder import data_folder
-from fedscale_ext.data.weights_files import weights_file
 from fedscale_ext.driver.jobs import Job, check_name
 from fedscale_ext.driver.model_check import check_models
 from fedscale_ext.driver.processes import Exit, Interrupt, ProcessEvent

@@ -16,9 +16,9 @@ from fedscale_ext.core.errors import UserError, one_line
 from fedscale_ext.data.formats.arrays import arranged
 from fedscale_ext.data.formats.source import Sample, Source
 from fedscale_ext.data.importing.pictures import PictureReader
+from fedscale_ext.data.initial_weights_file import HUB
 from fedscale_ext.data.layout.labels import number_names, row_of, whole_numbers
 from fedscale_ext.data.registry import known
-from fedscale_ext.data.weights_files import HUB
 from fedscale_ext.data.wording import quoted
 
 _NAME = re.compile(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedscale_ext.core.errors import UserError
-from fedscale_ext.data.weights_files import names_path, weights_file
+from fedscale_ext.data.initial_weights_file import names_path, weights_file
 
 
 def test_a_path_is_itself(tmp_path: Path) -> None:
