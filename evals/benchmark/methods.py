@@ -30,6 +30,7 @@ YOUR_OWN = "your own"  # the family of a user's rows
 _CHANNELS = {"model": "$large"}
 _EXITS = {"model": "$exits"}
 _TYPED = {"model": "$large", "$.types": "$types", "$.groups": "$groups"}
+_LARGEST_TYPE = {**_TYPED, "model": "$largest_type"}  # what the server trains is no smaller than any client's model
 _KEPT = {**_TYPED, "$.representation": 32}
 _SMALL_SEARCH = {"$.evaluations": 64, "$.population": 32, "$.parents": 16}
 _SIZES = {"$.param_ratio": "$shares", "$.groups": "$width_groups"}
@@ -42,7 +43,7 @@ class Row:
     Attributes:
         method: Name of the method.
         keys: job_conf keys; ``$.name`` is the method's own key. Values that begin with $ are what :func:`values` has.
-        rate_keys: keys that the learning rate is the value of, beside ``learning_rate``.
+        rate_keys: further keys that are a multiple of the learning rate, with the factor.
         reference: a floor or ceiling, which has no rank.
         pooled: "linear" or the name of a network, which is trained on all clients' samples together instead of a job.
         is_users: somebody's own method, or a shipped one with their settings.
@@ -50,7 +51,7 @@ class Row:
 
     method: str
     keys: Mapping[str, Any] = field(default_factory=dict)
-    rate_keys: tuple[str, ...] = ()
+    rate_keys: Mapping[str, float] = field(default_factory=dict)
     reference: bool = False
     pooled: str = ""
     is_users: bool = False
@@ -79,7 +80,8 @@ class Row:
 def values(task: Task, folder: Path) -> dict[str, Any]:
     """Return what rows' values that begin with $ stand for on a task, whose networks are written into ``folder``.
 
-    - ``$large``, ``$exits``, ...: files of networks; ``$types``: those of the types
+    - ``$large``, ``$exits``, ...: files of networks
+    - ``$types``: those of the types; ``$largest_type``: the last of them
     - ``$groups``: clients of each kind of device
     - ``$rates``: fitted rates of ``large``, rising; ``$falling_rates``: the same, falling; ``$narrow_rates``: below 1
     - ``$shares``: shares of ``large``'s parameters at these rates; ``$width_groups``: clients of each rate
@@ -94,6 +96,7 @@ def values(task: Task, folder: Path) -> dict[str, Any]:
     skeletons = fitted.Fitted.of(fitted.skeleton_shares(specs["large"], limits), clients)
     return {f"${name}": path for name, path in files.items()} | {
         "$types": [files[f"type{kind}"] for kind in range(1, KINDS + 1)],
+        "$largest_type": files[f"type{KINDS}"],
         "$groups": clients,
         "$rates": widths.sizes,
         "$falling_rates": widths.sizes[::-1],
@@ -144,20 +147,21 @@ ROWS = {
     "SPIDER": Row("spider", {"model": "$space"}),
     "Hermes": Row("hermes", {**_CHANNELS, **_SIZES, "$.start": "type"}),
     "TailorFL": Row("tailorfl", {**_CHANNELS, **_SIZES}),
-    "FedMask": Row("fedmask", {**_CHANNELS, **_SIZES}),
+    "FedMask": Row("fedmask", {**_CHANNELS, **_SIZES}, {"fedmask.lr": 1000}),  # what its clients learn are scores
     "FedSkel": Row("fedskel", {**_CHANNELS, "$.param_ratio": "$skeletons", "$.groups": "$skeleton_groups"}),
-    "LotteryFL": Row("lotteryfl", {**_CHANNELS, **_SIZES, "$.weighted": True}),
+    # its authors' step on UCI HAR: with the paper's, clients that take part six times never end to rewind
+    "LotteryFL": Row("lotteryfl", {**_CHANNELS, **_SIZES, "$.weighted": True, "$.step": 0.3}),
     "ZeroFL": Row("zerofl", _CHANNELS),
-    "Moss": Row("moss", _TYPED, ("moss.lr",)),
+    "Moss": Row("moss", _LARGEST_TYPE),
     "FedMD": Row("fedmd", {**_TYPED, "$.digest_batch": 32, "$.private_epochs": 5}),
     "FedDF": Row("feddf", {**_TYPED, "$.steps": 50, "$.patience": 25, "$.batch_size": 32}),
-    "DS-FL": Row("dsfl", {**_TYPED, "$.batch_size": 32}, ("dsfl.lr",)),
-    "FedGEMS": Row("fedgems", _TYPED, ("fedgems.lr",)),
-    "Fed-ET": Row("fedet", {**_TYPED, "$.steps": 50, "$.batch_size": 32}, ("fedet.lr",)),
+    "DS-FL": Row("dsfl", {**_LARGEST_TYPE, "$.batch_size": 32}),
+    "FedGEMS": Row("fedgems", _LARGEST_TYPE),
+    "Fed-ET": Row("fedet", {**_LARGEST_TYPE, "$.steps": 50, "$.batch_size": 32}),
     "FedProto": Row("fedproto", _KEPT),
-    "FedTGP": Row("fedtgp", _KEPT),
+    "FedTGP": Row("fedtgp", _KEPT, {"fedtgp.lr": 1}),  # one rate for server and clients, as in its authors' code
     "LG-FedAvg": Row("lgfedavg", _KEPT),
-    "FedGH": Row("fedgh", _KEPT),
+    "FedGH": Row("fedgh", _KEPT, {"fedgh.lr": 1}),  # the same
     "FD": Row("fd", _TYPED),
     "FML": Row("fml", {"$.types": "$types", "$.groups": "$groups"}),
     "FedKD": Row("fedkd", {"$.types": "$types", "$.groups": "$groups"}),

@@ -46,7 +46,8 @@ def job_keys(name: str, task: Task, row: Row, seed: int, rate: float, folders: M
         "stop_macs": task.budget_macs,
         "eval_macs": task.budget_macs / task.tests,
         **row.job_keys(task, folders["runs"] / "models" / name),
-        **dict.fromkeys(("learning_rate", *row.rate_keys), rate),
+        "learning_rate": rate,
+        **{key: factor * rate for key, factor in row.rate_keys.items()},
     }
 
 
@@ -56,11 +57,15 @@ def trained(keys: Mapping[str, Any], name: str, seed: int, runs: Path) -> Path:
 
 
 def plan(keys: Mapping[str, Any], row: Row) -> str:
-    """Return ten digits of all that decides a row's jobs but seed and learning rate: keys, and networks they name."""
-    of_a_seed = ("data_dir", "data_seed", "device_conf_file", "learning_rate", *row.rate_keys)
+    """Return ten digits of all that decides a row's jobs but seed and learning rate: keys, and networks they name.
+
+    A key that is a multiple of the learning rate counts by its factor.
+    """
+    of_a_seed = ("data_dir", "data_seed", "device_conf_file", "learning_rate")
     settings = yaml.safe_load(JOB.read_text(encoding="utf-8"))["job_conf"]
     shared = {key: value for setting in settings for key, value in setting.items()}
-    return jobs.digest({**shared, **{key: value for key, value in keys.items() if key not in of_a_seed}})
+    decisive = {key: value for key, value in keys.items() if key not in of_a_seed}
+    return jobs.digest({**shared, **decisive, **row.rate_keys})
 
 
 def figures(log_dir: Path, task: Task) -> dict[str, float]:

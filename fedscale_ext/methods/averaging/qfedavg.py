@@ -52,7 +52,8 @@ class QFedAvgParams:
     Attributes:
         q: Fairness: 0 is FedAvg, and large values count only the worst clients. The paper takes 0.001 to 5, and 1 for
             two of its four data sets. The default is FedScale's ``qfed_q``.
-        L: Lipschitz constant of the gradients. By default, it is 1 / the round's client learning rate, as in the paper.
+        L: Lipschitz constant of the gradients. By default, it is (1 - momentum) / the round's client learning rate. The
+            paper's clients have no momentum, and so 1 / the rate.
 
     """
 
@@ -132,7 +133,8 @@ class QFedAvgAggregator(FedAvgAggregator):
         if self._mean is None:
             self._mean, self._change, self._h = CountMean(model.state), _zeros(model.state, model.spec), 0.0
             self._largest, self._unit = 0.0, 1.0
-        lipschitz = self.params.L or 1.0 / self.learning_rate(round)
+        # L times a client's change stands for its gradients; momentum lengthens a change up to 1 / (1 - m) times
+        lipschitz = self.params.L or (1.0 - self.config.job.client_momentum) / self.learning_rate(round)
         share, loss = self.weight(update.item), max(update.loss, 0.0) + _LEAST
         self._measure_by(loss)
         relative, squares = loss / self._unit, 0.0

@@ -4,7 +4,7 @@ In a round of the runtime, a client learns from the last target, trains on its o
 the server makes the next target of them.
 
 As traffic counts: the public samples, once for each device that takes part; the target; the logits. Passes over
-public samples count as the client's work, a pass without gradients as a third of one with them.
+public samples count as the client's work, those without gradients as forward passes.
 
 BatchNorm's statistics, like all else, are a client's own.
 """

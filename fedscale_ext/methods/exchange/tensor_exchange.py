@@ -7,7 +7,7 @@ next message of them. Tests of clients' models use the message of the round that
 As traffic counts: the message's bytes when it is sent, and the bytes that a client really sends. A client without
 samples of a class sends nothing for it, which only its answer tells: until a client has answered once, the virtual
 clock counts all classes. Work beside the steps counts, too: a pass over the client's samples after training, for its
-means by class, is a third of an epoch of training.
+means by class, is an epoch of forward passes.
 """
 
 from abc import abstractmethod

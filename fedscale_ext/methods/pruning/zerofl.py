@@ -10,12 +10,13 @@ A client uploads a share of 1 - sparsity + mask_ratio of each layer's weights (s
 * ``diff_on_top_k``: the changes of its largest weights, others count as unchanged;
 * ``top_k_diff``: its largest changes.
 
-No public code could be read: what the paper leaves open is decided here. Largest is in magnitude, in each layer by
-itself, in all convolutions and linear layers; biases and normalisation are dense. On the virtual clock and in the cost
-of a round, devices skip zeros (``skips_zeros``): all three products of a step have one sparse factor, so a step takes
-1 - sparsity of the MACs. An upload counts its values and a bit for each weight; a download is dense.
-What both sides really compute and exchange here is dense. What is tested, served and written at the end is the
-network of SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
+No public code of ZeroFL could be read: what the paper leaves open is decided here. Largest is in magnitude, in each
+layer by itself, in all convolutions and linear layers; biases and normalisation are dense. SWAT's public code can leave
+the first layer dense, and finds the largest weights anew every ten steps; here each step does. On the virtual clock and
+in the cost of a round, devices skip zeros (``skips_zeros``): all three products of a step have one sparse factor, so a
+step takes 1 - sparsity of the MACs. An upload counts its values and a bit for each weight; a download is dense. What
+both sides really compute and exchange here is dense. What is tested, served and written at the end is the network of
+SWAT's forward pass: each layer's largest 1 - sparsity of the weights, the others zero.
 
 Paper to code, section by section: docs/methods/pruning.md.
 """
