@@ -124,7 +124,7 @@ ROWS = {
     "FedProx": Row("fedprox", {"proxy_mu": 0.1}),
     "FedYogi": Row("fedyogi", {"yogi_eta": 0.003, "yogi_tau": 1e-8, "yogi_beta": 0.9, "yogi_beta2": 0.99}),
     "FedAdam": Row("fedadam"),
-    "q-FedAvg": Row("qfedavg"),
+    "q-FedAvg": Row("qfedavg", {"$.L": None}),  # the default, named to tell its jobs from earlier ones
     "HeteroFL": Row("heterofl", {**_CHANNELS, "$.rates": "$falling_rates"}),
     "FedRolex": Row("fedrolex", {**_CHANNELS, "$.rates": "$falling_rates"}),
     "FjORD": Row("fjord", {**_CHANNELS, "$.p": "$rates"}),

@@ -84,7 +84,7 @@ _UNCONVERGED = (
     "budget, so it is no ceiling here."
 )
 TASKS = {
-    # its file has steps and sensors mixed (evals/README.md): read as they were meant, it is not hard enough
+    # its file has steps and sensors mixed (evals/data.md): read as they were meant, it is not hard enough
     "har": Task("UCI HAR, mixed axes", (9, 8, 16), 6, 30, 0.03e12, FOLDED, seeds=(1, 2, 3, 4, 5),
                 keys={**_STEPS, "local_steps": 10, "sample_shape": "9x8x16", "public_samples": 60}, stages=_HAR_STAGES,
                 remarks=_FEDNAS),

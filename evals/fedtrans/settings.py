@@ -49,7 +49,7 @@ DATA = {
     "speech_half": DataSet("speech", "speech_commands_logmel.npz", _LOG_MEL, clients=239,
                            keys={"model": str(FOLDER / "models" / "resnet18_speech_half.json")}),
     "har": DataSet("uci_har", "uci_har.npz", _HAR, clients=30, small={"num_participants": 30}),
-    # the same, each sensor's steps in order: the file has them mixed, see evals/README.md
+    # the same, each sensor's steps in order: the file has them mixed, see evals/data.md
     "har_series": DataSet("uci_har", "uci_har.npz", (*_HAR, "--transposed"), clients=30,
                           small={"num_participants": 30}),
     # the paper's, imported beforehand into folders of these names

@@ -37,7 +37,7 @@ _CIFAR = {"num_participants": 6, "reference_macs": 1.9e7}  # 556 M, 35 M
 DATA = {
     "har_local": DataSet("uci_har", "uci_har.npz", ("--client", "c", *_LOCAL), 30, _keys("vgg_small", *_FEW, **_HAR),
                          small={"rounds": 60, "eval_interval": 3}, dirichlet=("--min-samples", "24")),
-    # the same, each sensor's steps in order: the file has them mixed, see evals/README.md
+    # the same, each sensor's steps in order: the file has them mixed, see evals/data.md
     "har_series": DataSet("uci_har", "uci_har.npz", ("--client", "c", "--transposed", *_LOCAL), 30,
                           _keys("vgg_small", *_FEW, **_HAR), small={"rounds": 60, "eval_interval": 3},
                           dirichlet=("--min-samples", "24")),

@@ -69,7 +69,7 @@ class MultiModelExecutor(NoPickle, Executor):
     def __init_subclass__(cls, **options: Any) -> None:
         """TypeError for a subclass that names its clients' class, which the aggregator's class does."""
         super().__init_subclass__(**options)
-        if "client" in vars(cls) or "Client" in vars(cls):
+        if hasattr(cls, "client") or hasattr(cls, "Client"):
             raise TypeError(f"{cls.__name__} names its clients' class; the aggregator's class does, as Client = ...")
 
     def __init__(self, config: JobConfig):

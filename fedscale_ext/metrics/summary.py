@@ -19,7 +19,7 @@ from fedscale_ext.metrics.accuracy import accuracy, client_accuracy, without_mas
 from fedscale_ext.metrics.by_class import class_summary
 from fedscale_ext.metrics.convergence import converged_round, mean_accuracies
 from fedscale_ext.metrics.cost import MB, Storage, round_completion, spent, storage
-from fedscale_ext.metrics.job_folder.header import FloorFigures, JobHeader
+from fedscale_ext.metrics.job_folder.header import Floors, JobHeader
 from fedscale_ext.metrics.job_folder.jsonable import plain
 from fedscale_ext.metrics.job_folder.round_records import trained_clients
 from fedscale_ext.metrics.perplexity import perplexity
@@ -29,7 +29,7 @@ from fedscale_ext.util.atomic_files import write_atomic
 SUMMARY = "summary.json"
 
 
-def floors(majority: np.ndarray, most_frequent: np.ndarray, count: np.ndarray) -> dict[str, FloorFigures | None]:
+def floors(majority: np.ndarray, most_frequent: np.ndarray, count: np.ndarray) -> Floors:
     """Accuracy of clients that predict one label, without a model.
 
     ``majority`` predicts the label of most training samples of the client, ``most_frequent`` that of most training

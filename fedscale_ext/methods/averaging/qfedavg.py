@@ -6,6 +6,8 @@ Departures from the paper:
 
 * Algorithm 2 draws clients with probability p_k = n_k / n and then counts all alike. Here they are drawn
   evenly, so that p_k weighs them in both sums; with q = 0 this is FedAvg.
+* The paper's clients have no momentum. Where they have, a change is longer than the rate times the sum of its
+  gradients, and the default of ``L`` is as much smaller.
 * Powers of losses are taken of losses in units of the largest one where they would not fit into doubles.
 * Only parameters are trained. BatchNorm's running statistics take the clients' mean, as with the other servers.
 
@@ -40,6 +42,7 @@ from fedscale_ext.method import (
     models,
 )
 from fedscale_ext.methods.averaging.fedavg import FedAvgAggregator
+from fedscale_ext.training.scaffold import coefficient_sum
 
 _ORDINARY = 300.0  # largest logarithm of a loss to the power of q with which doubles are sure to add up well
 _LEAST = 1e-10  # added to a loss, as in the authors' code, so that 0^(q - 1) is a number
@@ -52,8 +55,8 @@ class QFedAvgParams:
     Attributes:
         q: Fairness: 0 is FedAvg, and large values count only the worst clients. The paper takes 0.001 to 5, and 1 for
             two of its four data sets. The default is FedScale's ``qfed_q``.
-        L: Lipschitz constant of the gradients. By default, it is (1 - momentum) / the round's client learning rate. The
-            paper's clients have no momentum, and so 1 / the rate.
+        L: Lipschitz constant of the gradients. By default, it is 1 / the round's client learning rate, as in the paper.
+            With momentum, it is divided by the factor by which momentum lengthens a client's change.
 
     """
 
@@ -118,14 +121,24 @@ class QFedAvgAggregator(FedAvgAggregator):
     _h: float = 0.0
     _largest: float = 0.0  # loss of this round's clients
     _unit: float = 1.0  # of losses, before they are raised to the power of q
+    _lipschitz: float = 1.0
 
     def assign(self, round: int, participants: np.ndarray) -> list[WorkItem]:
         """Let each client of S_t train w_t. F_k(w^t) takes a forward pass over all its training samples."""
-        sizes, steps = self.task.train_sizes, self.task.step_sizes
+        items = super().assign(round, participants)
+        batches = [self.task.step_sizes(item.client, item.overrides) for item in items]
+        self._lipschitz = self.params.L or self._default_lipschitz(round, [len(each) for each in batches])
+        sizes = self.task.train_sizes
         return [
-            replace(item, forward_fraction=float(sizes[item.client - 1] / steps(item.client, item.overrides).sum()))
-            for item in super().assign(round, participants)
+            replace(item, forward_fraction=float(sizes[item.client - 1] / each.sum()))
+            for item, each in zip(items, batches, strict=True)
         ]
+
+    def _default_lipschitz(self, round: int, steps: Sequence[int]) -> float:
+        """1 / the rate, over how much longer momentum makes the change of a client with the mean number of steps."""
+        mean = max(1, int(np.mean(steps))) if steps else 1
+        longer = coefficient_sum(mean, self.config.job.client_momentum) / mean
+        return 1.0 / (self.learning_rate(round) * longer)
 
     def collect(self, round: int, update: Update, state: State) -> None:
         """Add p_k Delta_k and p_k h_k of a client (Algorithm 2)."""
@@ -133,8 +146,7 @@ class QFedAvgAggregator(FedAvgAggregator):
         if self._mean is None:
             self._mean, self._change, self._h = CountMean(model.state), _zeros(model.state, model.spec), 0.0
             self._largest, self._unit = 0.0, 1.0
-        # L times a client's change stands for its gradients; momentum lengthens a change up to 1 / (1 - m) times
-        lipschitz = self.params.L or (1.0 - self.config.job.client_momentum) / self.learning_rate(round)
+        lipschitz = self._lipschitz
         share, loss = self.weight(update.item), max(update.loss, 0.0) + _LEAST
         self._measure_by(loss)
         relative, squares = loss / self._unit, 0.0

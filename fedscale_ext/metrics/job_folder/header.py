@@ -48,6 +48,13 @@ class FloorFigures(TypedDict):
     tested: Count  # clients
 
 
+class Floors(TypedDict):
+    """Accuracies of clients that predict one label, without a model (:func:`fedscale_ext.metrics.summary.floors`)."""
+
+    majority: FloorFigures
+    most_frequent: NotRequired[FloorFigures | None]
+
+
 class JobHeader(TypedDict):
     """Description of a job. Earlier releases did not write the fields that are not required."""
 
@@ -59,7 +66,7 @@ class JobHeader(TypedDict):
     population: str  # source of the devices: "traced: …" or "resampled …"
     num_clients: Count
     beyond_capacity: NotRequired[Count]  # clients that train a model that their devices do not afford
-    floor: NotRequired[dict[str, FloorFigures | None] | None]  # see fedscale_ext.metrics.summary.floors
+    floor: NotRequired[Floors | None]
     notices: NotRequired[list[str]]  # sentences that the job gave before its first round
     versions: dict[str, str]  # see versions()
     device: NotRequired[str]  # what executors compute on, which decides how numbers are rounded
@@ -68,6 +75,15 @@ class JobHeader(TypedDict):
 
 
 _HEADER = TypeAdapter(JobHeader)
+
+
+def floor_figures(header: JobHeader) -> dict[str, FloorFigures]:
+    """Return the recorded accuracies without a model, by kind of guess."""
+    floors = header.get("floor")
+    if floors is None:
+        return {}
+    by_kind = {"majority": floors["majority"], "most_frequent": floors.get("most_frequent")}
+    return {kind: figures for kind, figures in by_kind.items() if figures is not None}
 
 
 def check_header(content: Any) -> None:
@@ -105,7 +121,7 @@ def job_header(
     population: str,
     num_clients: int,
     public_data_used: bool = False,
-    floor: dict[str, FloorFigures | None] | None = None,
+    floor: Floors | None = None,
     notices: Sequence[str] = (),
     named_files: FileDigests | None = None,
     beyond_capacity: int = 0,

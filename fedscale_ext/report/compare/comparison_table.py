@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from fedscale_ext.metrics.job_folder.header import floor_figures
 from fedscale_ext.report.compare.arms import Arm, shown, with_fine_tuned
 from fedscale_ext.report.compare.columns import Column
 from fedscale_ext.report.compare.competing import best, equal_values
@@ -89,7 +90,7 @@ def _floors(arms: Sequence[Arm], figures: Sequence[Column]) -> list[TableRow]:
     for arm in arms:
         names.setdefault(arm.digest, []).append(arm.data)
     for label, job, kind in ((arm.label, job, kind) for arm in arms for job in arm.jobs for kind in _FLOORS):
-        floor = (job.header.get("floor") or {}).get(kind)
+        floor = floor_figures(job.header).get(kind)
         if floor and floor["tested"]:
             values = {"accuracy": floor["mean"], "samples": floor["sample_weighted"], "iqr": floor["iqr"]}
             cells = [

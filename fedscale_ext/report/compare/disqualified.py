@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fedscale_ext.core.failures import tells_divergence
 from fedscale_ext.metrics.divergence import has_diverged
+from fedscale_ext.metrics.job_folder.header import floor_figures
 from fedscale_ext.report.job.loading import LoadedJob
 
 _ROUNDING = 1e-9  # accuracies that differ by less are equal
@@ -32,8 +33,8 @@ def guessing(job: LoadedJob) -> float | None:
     A shared model competes with one label for all clients. A personal model, and one whose test knows the client's
     labels, competes with a label for each client too. Jobs of earlier versions recorded only the latter.
     """
-    floor = job.header.get("floor") or {}
-    means = {kind: each["mean"] for kind, each in floor.items() if each and each["mean"] is not None}
+    floors = floor_figures(job.header)
+    means = {kind: each["mean"] for kind, each in floors.items() if each["mean"] is not None}
     knows_client = job.personal or job.masked
     shared = means.get("most_frequent")
     return shared if shared is not None and not knows_client else max(means.values(), default=None)

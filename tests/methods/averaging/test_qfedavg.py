@@ -22,6 +22,7 @@ from fedscale_ext.training.local_training import MultiModelClient
 from fedscale_ext.training.samples import ClientSamples
 from methods.harness import play, server, trained_states, updates_for
 
+MOMENTUM = 2 / (1.9 + 1)  # two steps at momentum 0.9: the first gradient counts 1.9 times, the second once
 LOSSES = {1: 0.5, 2: 1.5, 3: 3.0, 4: 1.0, 5: 0.2, 6: 2.0}
 
 
@@ -55,7 +56,7 @@ def test_the_step_is_algorithm_2(q: float, lipschitz: float | None, scale: float
     names = models.parameter_names(aggregator.pool["global"].spec)
     flat = {c: np.concatenate([s[n].double().numpy().ravel() for n in names]) for c, s in states.items()}
     start = np.concatenate([before[n].double().numpy().ravel() for n in names])
-    large = lipschitz or (1 - 0.9) / 0.05
+    large = lipschitz or MOMENTUM / 0.05
     delta, h = np.zeros_like(start), 0.0
     for client, loss in losses.items():
         share, loss, gradient = 10 * client, loss + 1e-10, large * (start - flat[client])
@@ -84,7 +85,7 @@ def test_rounds_do_not_mix() -> None:
     updates = updates_for(aggregator, aggregator.assign(2, np.array([2])), LOSSES)
     states = trained_states(aggregator, 2, updates)
     aggregator.collect(2, updates[0], states[2])
-    large, loss = (1 - 0.9) / 0.05, 1.5 + 1e-10
+    large, loss = MOMENTUM / 0.05, 1.5 + 1e-10
     names = models.parameter_names(aggregator.pool["global"].spec)
     moved = sum(float((large * (aggregator.pool["global"].state[n].double() - states[2][n].double())).square().sum())
                 for n in names)  # fmt: skip

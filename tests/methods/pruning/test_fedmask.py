@@ -131,6 +131,13 @@ def test_a_round_begins_with_the_servers_bits_within_the_clients_structure() -> 
         assert torch.equal(module.state_dict()[name], learnt[name]), name
 
 
+def test_clients_learn_scores_as_the_configuration_says_in_rounds_and_in_tests() -> None:
+    settings = {"threshold": 0.3, "lr": 7.0}
+    aggregator = server(FedMaskAggregator, "fedmask", param_ratio=[1.0], groups=[6], **settings)
+    sent = aggregator.item_of(2).objective["fedmask"]
+    assert {name: sent[name] for name in settings} == aggregator.test_objective()["fedmask"] == settings
+
+
 def test_the_server_takes_the_majority_of_those_who_may_have_a_weight(tmp_path: Path) -> None:
     aggregator = server(FedMaskAggregator, "fedmask", clients=3, param_ratio=[1.0], groups=[3], weighted=False)
     files = ClientFiles(tmp_path, 3)
