@@ -56,6 +56,10 @@ for number in range(13 if what == "done before" else 4 if resumed else 1, 13):
         accuracy=number / 20 if number % 5 == 0 else None, virtual_clock_s=61.0 * number, wall_s=0.001)  # fmt: skip
     if what == "slowly":
         time.sleep(0.1)
+    if number == 12 and os.environ.get("FAKE_EXECUTOR") == "lose gpu":  # the job outlasts the executor's second start
+        while not marker.with_suffix(".refused").exists():
+            time.sleep(0.02)
+        time.sleep(2)  # its driver hears of it
     if number == 3:
         say(event="transform", round=3, parent="m0", child="m1", what="widened cell 2")
         if what in ("wait", "grandchild", "deaf"):

@@ -25,6 +25,7 @@ if what == "lose gpu" and rank == "--this_rank=2":
         time.sleep(0.3)
         sys.exit(3)
     print(json.dumps({"event": "error", "message": "cuda:1 is not there", "exit_code": 2}), flush=True)
+    Path(os.environ["FAKE_MARKER"]).with_suffix(".refused").touch()
     sys.exit(2)
 if what == "bad input":
     print(json.dumps({"event": "error", "message": "no data at nowhere; make some", "exit_code": 2}), flush=True)
