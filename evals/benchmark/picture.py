@@ -80,7 +80,7 @@ def picture_over_tasks(rows: Sequence[RowOverTasks]) -> str:
         axis.errorbar([each.mean() for _, each in points], [height for height, _ in points],
                       xerr=[each.std(ddof=1) for _, each in points], fmt="o", color=colour, markersize=4.5, capsize=2,
                       linewidth=1, label=TASKS[task].short_title, zorder=4)  # fmt: skip
-    label = "points above FedAvg with the weakest device's model, mean and standard deviation over seeds"
+    label = "points above FedAvg with the weakest device's model\n(mean and standard deviation over seeds)"
     axis.set_xlabel(label, fontsize=8, color=INK)
     axis.legend(fontsize=8, frameon=False, loc="upper left")
     figure.tight_layout()
